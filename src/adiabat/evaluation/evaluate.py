@@ -41,17 +41,15 @@ from adiabat.results.evaluation_result import (
     Change,
     ChangedQuery,
     DatasetResult,
-    Hit,
     Part,
     Result,
-    TrainedOn,
 )
 from adiabat.results.verdict import Reason
 from adiabat.stats.grid_comparison import flips_notes
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.store.addressing import AddressedSet, address
-from adiabat.store.search import Hits, hits_of, search
+from adiabat.store.search import hits_of, search
 from adiabat.store.vector_store import Store
 
 SHOWN_QUERIES = 10
@@ -98,10 +96,14 @@ def read_dataset(
     baseline_stores: Sequence[Store] = (),
 ) -> Dataset:
     """Read a data set and find its documents in a store."""
-    columns, setting = (settings.data.columns.given(), "data.columns") if role == "target" else ({}, "")
-    by_column = role == "target" and settings.measure.cluster not in ("documents", "none")
+    columns: dict[str, str] = {}
+    by_column = False
+    if role == "target":
+        columns = settings.data.columns.given()
+        by_column = settings.measure.cluster not in ("documents", "none")
     if by_column:
         columns["measure.cluster"] = settings.measure.cluster
+    setting = "data.columns" if role == "target" else ""
     examples = read_examples(path, split=split, columns=columns, setting=setting)
     if isinstance(examples, LanguageGridSet):
         require_every_label(examples, source=path)
@@ -140,51 +142,32 @@ def evaluate_datasets(
         further: Further runs of the model, of other seeds.
     """
     started = time.monotonic()
-    runs_of_model = [model, *further]
-    # Each model once, since that hashes its weights.
-    measured = [*runs_of_model, *filter(None, [baseline])]
-    prints = [each.fingerprints() for each in measured]
-    states = [state_of(*sides, each.similarity) for sides, each in zip(prints, measured, strict=True)]
-    queries, documents = [query for query, _ in prints], [document for _, document in prints]
-    systems = _systems(model, baseline, [documents[0], *documents[len(runs_of_model) :]], datasets)
-    baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
-    refuse_unused_stores(list(baseline_stores.values()), [before.store for _, before in systems if before])
-    same = (
-        baseline is not None and documents[0] == documents[-1] and queries.count(queries[0]) == len(queries)
-    )
-    equal = [SAME_TOWER] if same else _equal_runs(runs_of_model, queries)
-    known = [Reason.RUNS_DIFFER] if run_differences else []
-    if equal:
-        known.append(Reason.ONE_MODEL if same else Reason.EQUAL_RUNS)
     watch = replace(watch, note=once(watch.note))
-    for dataset in datasets if further else ():
-        for run, document in zip(runs_of_model, documents, strict=False):
-            dataset.store.require_encoder(document, who=run.name)
+    models = [model, *further, *filter(None, [baseline])]
+    # Each model once, since that hashes its weights.
+    prints = [each.fingerprints() for each in models]
+    states = [state_of(*sides, each.similarity) for sides, each in zip(prints, models, strict=True)]
+    equal, known = _equal_towers(models, prints, has_baseline=baseline is not None)
+    if run_differences:
+        known.append(Reason.RUNS_DIFFER)
+    contests = []
+    for dataset in datasets:
+        systems = _systems(dataset, models, prints, has_baseline=baseline is not None)
+        contests.append(_Contest(dataset, *systems, trained or [None] * len(models), known, settings, watch))
+    befores = [contest.before for contest in contests]
+    stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
+    refuse_unused_stores(list(stores.values()), [before.store for before in befores if before])
     results: list[DatasetResult] = []
     deciding: list[ScoredPart] = []
-    for (after, before), dataset in zip(systems, datasets, strict=True):
-        runs = [after, *(System(run, after.store) for run in further)]
-        contest = _Contest(
-            dataset, runs, before, tuple(trained) or (None,) * (len(runs) + 1), known, settings, watch
-        )
+    for contest in contests:
         scores = contest.scores()
         if save_scores:
             for side, task_scores, state in zip(contest.sides, scores, states, strict=True):
                 save_scores(Scored(side, task_scores, state))
         result, part = contest.judged(scores)
-        results.append(result)
+        results.append(replace(result, notes=[*equal, *result.notes]))
         deciding.append(part)
-    after, before = systems[0]
-    target, shown = datasets[0].examples, deciding[0]
-    if not isinstance(target, LanguageGridSet):
-        target = shown.queries or target.take(
-            np.flatnonzero(np.isin(target.query_ids, shown.scores[0].units))
-        )
-    examples: list[ChangedQuery] = []
-    if before:
-        examples = changed_queries(
-            after, before, target, settings=settings.measure, seed=settings.run.seed, removed=shown.removed
-        )
+    margin = settings.measure.loss_margin()
     return Result(
         title=title,
         command=command,
@@ -197,60 +180,58 @@ def evaluate_datasets(
         run_differences=list(run_differences),
         equal_towers=equal,
         baseline=baseline.name if baseline else None,
-        datasets=[replace(dataset, notes=[*equal, *dataset.notes]) for dataset in results],
-        examples=examples,
-        power=set_powers([part.scores for part in deciding], margin=settings.measure.loss_margin())
-        if power
-        else [],
+        datasets=results,
+        examples=contests[0].changed_queries(deciding[0]),
+        power=set_powers([part.scores for part in deciding], margin=margin) if power else [],
         settings=settings.recorded(),
-        inputs=_inputs(datasets, [before for _, before in systems]),
+        inputs=_inputs(datasets, befores),
     )
 
 
-def _equal_runs(runs: Sequence[DualEncoder], queries: Sequence[Fingerprint]) -> list[str]:
-    """Notes on runs with the weights of another, which say nothing about the spread of runs; `queries` begin
-    with theirs.
+def _equal_towers(
+    models: Sequence[DualEncoder], prints: Sequence[Sequence[Fingerprint]], *, has_baseline: bool
+) -> tuple[list[str], list[Reason]]:
+    """Notes on models that are one model, and the reason of a verdict that follows.
+
+    Runs with the weights of another run say nothing about the spread of runs.
     """
-    pairs = [(run.name, runs[queries.index(own)].name) for run, own in zip(runs, queries, strict=False)]
-    return [
-        f"{run} has the query tower of {other}: it is a copy, or both kept the starting "
-        "weights; intervals over runs are too narrow"
-        for run, other in pairs
-        if run != other
-    ]
+    queries = [query for query, _ in prints]
+    if has_baseline and prints.count(prints[0]) == len(prints):
+        return [SAME_TOWER], [Reason.ONE_MODEL]
+    notes = []
+    for number in range(len(models) - has_baseline):
+        first = queries.index(queries[number])
+        if first < number:
+            notes.append(
+                f"{models[number].name} has the query tower of {models[first].name}: it is a copy, or both "
+                "kept the starting weights; intervals over runs are too narrow"
+            )
+    return notes, [Reason.EQUAL_RUNS] if notes else []
 
 
 def _systems(
-    model: DualEncoder,
-    baseline: DualEncoder | None,
-    prints: Sequence[Fingerprint],
-    datasets: Sequence[Dataset],
-) -> list[tuple[System, System | None]]:
-    """Systems to measure on each data set: the model, and the baseline; data sets of one store share
-    theirs.
-    """
-    systems: dict[int, tuple[System, System | None]] = {}
-    for dataset in datasets:
-        if id(dataset.store) not in systems:
-            dataset.store.require_encoder(prints[0], who=model.name)
-            before = (
-                None
-                if baseline is None
-                else baseline_system(baseline, prints[1], dataset.store, dataset.baseline_stores)
-            )
-            systems[id(dataset.store)] = System(model, dataset.store), before
-    return [systems[id(dataset.store)] for dataset in datasets]
+    dataset: Dataset,
+    models: Sequence[DualEncoder],
+    prints: Sequence[Sequence[Fingerprint]],
+    *,
+    has_baseline: bool,
+) -> tuple[list[System], System | None]:
+    """The runs, whose document towers must have made the store, and the baseline with its documents."""
+    runs, before = [], None
+    for number, (model, (_, document)) in enumerate(zip(models, prints, strict=True), start=1):
+        if has_baseline and number == len(models):
+            before = baseline_system(model, document, dataset.store, dataset.baseline_stores)
+        else:
+            dataset.store.require_encoder(document, who=model.name)
+            runs.append(System(model, dataset.store))
+    return runs, before
 
 
 def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> dict[str, Any]:
     """Inputs by role: ``target``, ``retain 1``, ``retain 2``, ..."""
     inputs: dict[str, Any] = {}
     for dataset, before in zip(datasets, baselines, strict=True):
-        name = (
-            dataset.role
-            if dataset.role == "target"
-            else f"retain {sum(key != 'target' for key in inputs) + 1}"
-        )
+        name = dataset.role if dataset.role == "target" else f"retain {len(inputs.keys() - {'target'}) + 1}"
         split = {} if dataset.split is None else {"split": dataset.split}
         inputs[name] = {"data": dataset.source, **split, **store_inputs(dataset.store, before)}
     return inputs
@@ -299,54 +280,36 @@ class _Contest:
                 trained=record,
                 watch=self.watch,
             )
-            for system, record in zip(self.systems, self.trained, strict=False)
+            for system, record in zip(self.systems, self.trained, strict=True)
         ]
 
     def judged(self, scores: list[TaskScores]) -> tuple[DatasetResult, ScoredPart]:
         """The comparison, and the part of the queries that decides it."""
-        overlaps: list[TrainedOn] = []
-        for system, task_scores in zip(self.systems, scores, strict=True):
-            overlaps += task_scores.trained_on(system.model.name)
         decision = self._decision(scores)
-        deciding = decision.parts[0]
-        result = self._result(deciding.scores, [*self.known, *decision.known])
-        if not isinstance(self.dataset.examples, LanguageGridSet):
-            result = self._with_parts(result, decision)
-        can_prove = Reason.TRAINED_ON not in decision.known
-        overlaps = [
-            replace(overlap, is_proof=can_prove or not overlap.trained_queries) for overlap in overlaps
-        ]
-        notes = [*self.dataset.notes, *result.notes, *_other_similarity(self.runs[0], self.before)]
-        return replace(result, notes=notes, trained=overlaps), deciding
-
-    def _with_parts(self, result: DatasetResult, decision: Decision) -> DatasetResult:
-        """The result of the part that decides, with the changes on the others."""
         deciding, *others = decision.parts
+        result = self._result(deciding.scores, [*self.known, *decision.known])
+        can_prove = Reason.TRAINED_ON not in decision.known
+        overlaps = []
+        for system, task_scores in zip(self.systems, scores, strict=True):
+            for overlap in task_scores.trained_on(system.model.name):
+                overlaps.append(replace(overlap, is_proof=can_prove or not overlap.trained_queries))
         parts = [_part(part, self._main_change(part)) for part in others]
         if parts:
             parts.insert(0, _part(deciding, result.main_change()))
-        near: list[int] = []
-        for task_scores in deciding.scores:
-            near += [
-                seen.near_queries for seen in task_scores.trained_on("") if seen.near_queries is not None
-            ]
-        return replace(result, parts=parts, left_out=decision.left_out, near_queries=max(near, default=None))
+        notes = [*self.dataset.notes, *result.notes, *_other_similarity(self.runs[0], self.before)]
+        result = replace(result, notes=notes, trained=overlaps, parts=parts, left_out=decision.left_out)
+        if not isinstance(self.dataset.examples, LanguageGridSet):
+            seen = [overlap.near_queries for each in deciding.scores for overlap in each.trained_on("")]
+            known = [count for count in seen if count is not None]
+            result = replace(result, near_queries=max(known, default=None))
+        return result, deciding
 
     def _main_change(self, part: ScoredPart) -> Change:
         """The change of the main measure on a part that does not decide."""
         *runs, last = [task_scores.samples[:1] for task_scores in part.scores]
         known = [*self.known, Reason.SEEN_DOCUMENTS] if part.name == "seen documents" else self.known
-        measure, is_retained = self.settings.measure, self.dataset.role == "retain"
-        (change,) = _changes(
-            runs,
-            last,
-            seed=self.settings.run.seed,
-            resamples=measure.resamples,
-            margin=measure.loss_margin(),
-            known=known,
-            is_retained=is_retained,
-        )
-        return change
+        is_retained = self.dataset.role == "retain"
+        return _changes(runs, last, **self._drawing, known=known, is_retained=is_retained)[0]
 
     def _decision(self, scores: list[TaskScores]) -> Decision:
         """The units that decide; without a baseline all, since there is nothing to decide."""
@@ -362,9 +325,9 @@ class _Contest:
         if collection is None:
             return None
         rest, removed = collection
-        return ScoredPart(
-            "residual collection", self._ranked(rest, (None,) * len(self.systems), removed), rest, removed
-        )
+        # The training data was counted on all queries already.
+        scores = self._ranked(rest, [None] * len(self.systems), removed)
+        return ScoredPart("residual collection", scores, rest, removed)
 
     def _ranked(
         self,
@@ -383,20 +346,40 @@ class _Contest:
                 removed=removed,
                 watch=self.watch,
             )
-            for system, record in zip(self.systems, trained, strict=False)
+            for system, record in zip(self.systems, trained, strict=True)
         ]
 
+    @property
+    def _drawing(self) -> dict[str, Any]:
+        """How changes are tested, and the loss that matters."""
+        measure = self.settings.measure
+        seed, margin = self.settings.run.seed, measure.loss_margin()
+        return {"seed": seed, "resamples": measure.resamples, "margin": margin}
+
     def _result(self, scores: Sequence[TaskScores], known: Sequence[Reason]) -> DatasetResult:
-        has_baseline, examples = self.before is not None, self.dataset.examples
+        examples = self.dataset.examples
         return dataset_result(
-            scores[:-1] if has_baseline else scores,
-            scores[-1] if has_baseline else None,
+            scores[: len(self.runs)],
+            None if self.before is None else scores[-1],
             examples if isinstance(examples, LanguageGridSet) else None,
             role=self.dataset.role,
-            seed=self.settings.run.seed,
-            resamples=self.settings.measure.resamples,
-            margin=self.settings.measure.loss_margin(),
             known=known,
+            **self._drawing,
+        )
+
+    def changed_queries(self, part: ScoredPart) -> list[ChangedQuery]:
+        """Examples among the queries that decide."""
+        examples = self.dataset.examples
+        if self.before is None or isinstance(examples, LanguageGridSet):
+            return []
+        deciding = np.isin(examples.query_ids, part.scores[0].units)
+        return changed_queries(
+            self.runs[0],
+            self.before,
+            part.queries or examples.take(np.flatnonzero(deciding)),
+            settings=self.settings.measure,
+            seed=self.settings.run.seed,
+            removed=part.removed,
         )
 
 
@@ -441,20 +424,23 @@ def dataset_result(
         pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
         return replace(result, pairs=int(pooled.weights.sum()))
     by_main = [each for each in after.grids if each.similarity == after.samples[0].similarity]
-    against = [[each] for each in before.grids] if before else [None] * len(after.grids)
-    grids = zip(zip(*(scores.grids for scores in runs), strict=True), against, strict=True)
     cells = by_main[0].values[..., 0].size
+    is_flipped = before is not None and len(runs) == 1
+    grids = []
+    for number in range(len(after.grids)):
+        of_runs = [scores.grids[number] for scores in runs]
+        against = [before.grids[number]] if before else None
+        grids.append(
+            grid_over_runs(of_runs, against, seed=seed, resamples=resamples, margin=margin, known=known)
+        )
     return replace(
         result,
         kind="grid",
         queries=len(grid) * len(grid.languages),
         pairs=sum(each.total * cells for each in by_main),
         languages=list(grid.languages),
-        grid=[
-            grid_over_runs(now, was, seed=seed, resamples=resamples, margin=margin, known=known)
-            for now, was in grids
-        ],
-        notes=[*result.notes, *flips_notes(cells if before and len(runs) == 1 else 0, requested=resamples)],
+        grid=grids,
+        notes=[*result.notes, *flips_notes(cells if is_flipped else 0, requested=resamples)],
     )
 
 
@@ -468,19 +454,19 @@ def _changes(
 
 
 def _part(part: ScoredPart, change: Change) -> Part:
-    return Part(part.name, len(part.scores[0].units), change, above=int(part.scores[0].facts.get(ABOVE, 0)))
+    scores = part.scores[0]
+    return Part(part.name, len(scores.units), change, above=int(scores.facts.get(ABOVE, 0)))
 
 
 def _other_similarity(after: System, before: System | None) -> list[str]:
     """A note if the baseline states another similarity than the model, by which both are compared first."""
-    if (
-        before is None
-        or before.model.unit
-        or before.model.similarity == similarities_of(after.model, before.model)[0]
-    ):
+    if before is None or before.model.unit:
+        return []
+    stated = before.model.similarity
+    if stated == similarities_of(after.model, before.model)[0]:
         return []
     return [
-        f"the baseline {before.model.name} states {IN_WORDS[before.model.similarity]}: "
+        f"the baseline {before.model.name} states {IN_WORDS[stated]}: "
         "check the values under that similarity too"
     ]
 
@@ -498,42 +484,39 @@ def changed_queries(
 
     Rows in `removed` are in no ranking.
     """
-    store = after.store
     if isinstance(examples, LanguageGridSet):
         return []
-    order: list[int] = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES].tolist()
-    texts = [examples.queries[row] for row in order]
-    ids = [examples.query_ids[row] for row in order]
+    order = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES]
+    drawn = examples.take(order)
     identical = identical_documents(
-        store, ids, texts, examples.positives.take(np.array(order)), drop=settings.drop_same_id
+        after.store, drawn.query_ids, drawn.queries, drawn.positives, drop=settings.drop_same_id
     )
-    excluded = [identical.rows[number] for number in range(len(order))]
     similarity = similarities_of(after.model, before.model)[0]
-    options: dict[str, Any] = {"similarity": similarity, "excluded": excluded, "removed": removed}
     first, last = (
         search(
             system.store,
-            system.model.encode(texts, side="query", precision="fp32"),
+            system.model.encode(drawn.queries, side="query", precision="fp32"),
             SHOWN_HITS,
             device=system.device,
-            **options,
+            similarity=similarity,
+            excluded=[identical.rows[number] for number in range(len(drawn))],
+            removed=removed,
         )
         for system in (before, after)
     )
-
-    def shown(found: Hits, number: int) -> list[Hit]:
-        positives = examples.positives[order[number]]
-        return hits_of(store, found, number, positives, similarity=similarity, characters=SHOWN_CHARACTERS)
-
-    changed = [number for number in range(len(order)) if list(first.rows[number]) != list(last.rows[number])][
-        :SHOWN_QUERIES
-    ]
-    return [
-        ChangedQuery(
-            dataset=examples.name,
-            query=texts[number],
-            before=shown(first, number),
-            after=shown(last, number),
-        )
-        for number in changed
-    ]
+    shown: list[ChangedQuery] = []
+    for number, query in enumerate(drawn.queries):
+        if len(shown) < SHOWN_QUERIES and list(first.rows[number]) != list(last.rows[number]):
+            was, now_is = (
+                hits_of(
+                    after.store,
+                    found,
+                    number,
+                    drawn.positives[number],
+                    similarity=similarity,
+                    characters=SHOWN_CHARACTERS,
+                )
+                for found in (first, last)
+            )
+            shown.append(ChangedQuery(dataset=examples.name, query=query, before=was, after=now_is))
+    return shown
