@@ -53,18 +53,6 @@ TRAINED = (
 CLUSTER = "cluster"
 """Column of the numbers of `Clusters`."""
 
-SAMPLE_FIELDS = (
-    "measure",
-    "similarity",
-    "statistic",
-    "proportion",
-    "lower_is_better",
-    "bounds",
-    "pseudo_values",
-)
-GRID_FIELDS = ("comparison", "similarity", "rows", "columns", "lower_is_better", "total")
-"""Fields stored unchanged in the metadata."""
-
 LONGEST_NAME = 150
 """Maximum bytes of the name of a folder or file."""
 
@@ -81,21 +69,19 @@ LONGEST_PLAIN_NAME = 100
 
 def folder_names(names: Sequence[str]) -> list[str]:
     """Names of folders, distinct on any disk and independent of the order of `names`."""
-    readable = [re.sub(r"[^\w.+-]+", "-", name).strip("-.").encode("utf-8", "replace") for name in names]
-    # As many bytes as file systems take, with room for a suffix.
-    plain = [name[:LONGEST_NAME].decode("utf-8", "ignore") or "unnamed" for name in readable]
-    counts = Counter(name.casefold() for name in plain)
-    unique = [
-        short
-        if counts[short.casefold()] == 1
-        else f"{short}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
-        for short, name in zip(plain, names, strict=True)
-    ]
+    plain = []
+    for name in names:
+        readable = re.sub(r"[^\w.+-]+", "-", name).strip("-.").encode("utf-8", "replace")
+        # As many bytes as file systems take, with room for a suffix.
+        plain.append(readable[:LONGEST_NAME].decode("utf-8", "ignore") or "unnamed")
+    # Some disks do not tell capitals apart.
+    counts = Counter(map(str.casefold, plain))
     used: Counter[str] = Counter()
-    for number, name in enumerate(unique):
-        used[name] += 1
-        if used[name] > 1:
-            unique[number] = f"{name}-{used[name]}"
+    unique = []
+    for short, name in zip(plain, names, strict=True):
+        told_apart = short if counts[short.casefold()] == 1 else f"{short}-{_digest(name)[:6]}"
+        used[told_apart] += 1
+        unique.append(told_apart if used[told_apart] == 1 else f"{told_apart}-{used[told_apart]}")
     return unique
 
 
@@ -104,8 +90,11 @@ def run_folder_name(name: str) -> str:
     plain = folder_names([name])[0]
     if PLAIN_NAME.fullmatch(name) and len(name) <= LONGEST_PLAIN_NAME:
         return plain
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{plain[:LONGEST_PLAIN_NAME]}-{digest[:12]}"
+    return f"{plain[:LONGEST_PLAIN_NAME]}-{_digest(name)[:12]}"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str, Any]) -> None:
@@ -120,17 +109,11 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
     if (clusters := scores.samples[0].clusters) is not None:
         columns[CLUSTER] = numbers_column(clusters.numbers)
     if scores.trained is not None:
-        counts = (
-            scores.trained.queries,
-            scores.trained.relevant,
-            scores.trained.documents,
-            scores.trained.near,
-        )
-        columns |= {
-            name: numbers_column(values)
-            for name, values in zip(TRAINED, counts, strict=True)
-            if values is not None
-        }
+        trained = scores.trained
+        counts = (trained.queries, trained.relevant, trained.documents, trained.near)
+        for name, values in zip(TRAINED, counts, strict=True):
+            if values is not None:
+                columns[name] = numbers_column(values)
     record = {**SCORE_FILE.stamp(), "key": key, "about": dict(about), **_described(scores)}
     table = pa.table(columns).replace_schema_metadata(
         {METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")}
@@ -149,25 +132,18 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
             raise ValueError(
                 f"{len(table):,} rows and {len(record['samples'])} measures, of {record['units']:,} units"
             )
-        clusters = (
-            Clusters(_filled(table, CLUSTER, "whole numbers"), record["clustered_by"])
-            if CLUSTER in table.column_names
-            else None
-        )
-        samples = [
-            replace(_sample(table, description), clusters=clusters) for description in record["samples"]
-        ]
-        cells = [_cells(table, description) for description in record["cells"]]
-        texts = _filled(table, "text", "texts").tolist() if "text" in table.column_names else ()
+        numbers = _optional(table, CLUSTER, "whole numbers")
+        clusters = None if numbers is None else Clusters(numbers, record["clustered_by"])
+        texts = _optional(table, "text", "texts")
         return TaskScores(
             task=record["task"],
             kind=record["kind"],
             unit=record["unit"],
             units=_units(table),
-            samples=samples,
-            texts=texts,
+            samples=[replace(_sample(table, each), clusters=clusters) for each in record["samples"]],
+            texts=() if texts is None else texts.tolist(),
             documents=record["documents"],
-            grids=cells,
+            grids=[_cells(table, each) for each in record["cells"]],
             facts=record["facts"],
             notes=tuple(record["notes"]),
             trained=_trained(table, record.get("trained_unknown")),
@@ -192,22 +168,27 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 class _MeasureRecord(BaseModel, strict=True):
-    """Metadata of a measure by which the scores of two models are compared."""
+    """Fields of a `Sample` that are no columns."""
 
     measure: str
     similarity: str = ""
     statistic: Statistic = "mean"
     proportion: bool = False
     lower_is_better: bool = False
+    bounds: list[float] | None = None
     pseudo_values: bool = False
 
 
 class _CellsRecord(BaseModel, strict=True):
-    """Metadata of the cells of a language grid by which two models are compared."""
+    """Fields of a `GridSample` that are no columns."""
 
     comparison: str
     similarity: str = ""
+    rows: list[str]
+    columns: list[str]
     lower_is_better: bool = False
+    total: int = 0
+    errors: list[list[int]] | None = None
 
 
 class _Record(BaseModel):
@@ -254,17 +235,7 @@ def replacing_scores(scored: Sequence[Scored], folder: Path, *, models: Mapping[
         if backup.exists() and not scores.exists():
             # A former process was killed between the two renames.
             move(backup, scores)
-        several = any("/" in each.side for each in scored)
-        for side, model in models.items():
-            for run in dict.fromkeys(each.side for each in scored if each.side.partition("/")[0] == side):
-                of_run = [each for each in scored if each.side == run]
-                about = {"model": model, "state": of_run[0].state}
-                if several and side == "model":
-                    about["run"] = run
-                folder_of_run = staging / ("model/run 1" if several and run == "model" else run)
-                names = folder_names([each.scores.task for each in of_run])
-                for each, name in zip(of_run, names, strict=True):
-                    write_scores(each.scores, folder_of_run / f"{name}{SUFFIX}", key="", about=about)
+        _stage(scored, staging, models)
         with _in_place_of(scores, staging, backup):
             yield
     except OSError as fault:
@@ -276,6 +247,24 @@ def replacing_scores(scored: Sequence[Scored], folder: Path, *, models: Mapping[
         ) from fault
     finally:
         clear(staging)
+
+
+def _stage(scored: Sequence[Scored], staging: Path, models: Mapping[str, str]) -> None:
+    """Write the scores of each side; where the model has several runs, each has a folder of its own."""
+    of_sides: dict[str, list[Scored]] = {}
+    for each in scored:
+        of_sides.setdefault(each.side, []).append(each)
+    has_runs = any("/" in side for side in of_sides)
+    for side, of_side in of_sides.items():
+        model, _, further = side.partition("/")
+        about = {"model": models[model], "state": of_side[0].state}
+        folder = staging / side
+        if has_runs and model == "model":
+            about["run"] = side
+            folder = staging / model / (further or "run 1")
+        names = folder_names([each.scores.task for each in of_side])
+        for each, name in zip(of_side, names, strict=True):
+            write_scores(each.scores, folder / f"{name}{SUFFIX}", key="", about=about)
 
 
 @contextmanager
@@ -298,13 +287,12 @@ def _in_place_of(folder: Path, staging: Path, backup: Path) -> Iterator[None]:
 def refuse_foreign_scores(folder: Path) -> None:
     """Refuse a folder with scores of another kind of run, which an evaluation would replace."""
     ended = (folder / "result.json").exists()
-    files = (path for path in sorted((folder / SCORES).rglob("*")) if path.is_file())
-    foreign = next((path for path in files if not _is_of_evaluation(path, folder, ended=ended)), None)
-    if foreign:
-        raise JobError(
-            f"{option('out')} must hold no scores except those of an earlier evaluation, "
-            f"got {foreign}; choose another directory"
-        )
+    for path in sorted((folder / SCORES).rglob("*")):
+        if path.is_file() and not _is_of_evaluation(path, folder, ended=ended):
+            raise JobError(
+                f"{option('out')} must hold no scores except those of an earlier evaluation, "
+                f"got {path}; choose another directory"
+            )
 
 
 def _is_of_evaluation(path: Path, folder: Path, *, ended: bool) -> bool:
@@ -314,9 +302,9 @@ def _is_of_evaluation(path: Path, folder: Path, *, ended: bool) -> bool:
     one.
     """
     parts = path.relative_to(folder / SCORES).parts
-    is_side = (len(parts) == 2 and parts[0] in SIDES) or (
-        len(parts) == 3 and parts[0] == "model" and parts[1].startswith("run ")
-    )
+    is_side = len(parts) == 2 and parts[0] in SIDES
+    is_run = len(parts) == 3 and parts[0] == "model" and parts[1].startswith("run ")
+    is_side = is_side or is_run
     if ended or not is_side:
         return is_side
     try:
@@ -360,13 +348,8 @@ def _lists(cells: GridSample) -> pa.Array:
 
 
 def _described(scores: TaskScores) -> dict[str, Any]:
-    samples = [{name: getattr(sample, name) for name in SAMPLE_FIELDS} for sample in scores.samples]
-    cells = [
-        {name: getattr(grid, name) for name in GRID_FIELDS}
-        | {"errors": None if grid.errors is None else grid.errors.tolist()}
-        for grid in scores.grids
-    ]
-    plain = {
+    """What the metadata holds of scores; keys and their order belong to the format."""
+    described: dict[str, Any] = {
         "task": scores.task,
         "kind": scores.kind,
         "unit": scores.unit,
@@ -374,16 +357,22 @@ def _described(scores: TaskScores) -> dict[str, Any]:
         "documents": scores.documents,
     }
     if (clusters := scores.samples[0].clusters) is not None:
-        plain["clustered_by"] = clusters.by
+        described["clustered_by"] = clusters.by
     if scores.trained is not None:
-        plain["trained_unknown"] = scores.trained.unknown
-    return {
-        **plain,
+        described["trained_unknown"] = scores.trained.unknown
+    cells = [_fields(grid, _CellsRecord) for grid in scores.grids]
+    for grid in cells:
+        grid["errors"] = None if grid["errors"] is None else grid["errors"].tolist()
+    return described | {
         "facts": dict(scores.facts),
         "notes": list(scores.notes),
-        "samples": samples,
+        "samples": [_fields(sample, _MeasureRecord) for sample in scores.samples],
         "cells": cells,
     }
+
+
+def _fields(values: Sample | GridSample, record: type[BaseModel]) -> dict[str, Any]:
+    return {name: getattr(values, name) for name in record.model_fields}
 
 
 _HOLDS: Mapping[str, Sequence[Callable[[pa.DataType], bool]]] = {
@@ -409,6 +398,11 @@ def _filled(table: pa.Table, name: str, what: str) -> np.ndarray:
     return values
 
 
+def _optional(table: pa.Table, name: str, what: str) -> np.ndarray | None:
+    """The values of a column that not all files have."""
+    return _filled(table, name, what) if name in table.column_names else None
+
+
 def _units(table: pa.Table) -> list[str]:
     """The names of the units, each once: scores of two models are matched by them."""
     units: list[str] = _filled(table, "unit", "texts").tolist()
@@ -423,9 +417,8 @@ def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:
     if unknown is None:
         return None
     kinds = ("truth values", "whole numbers", "whole numbers", "truth values")
-    columns = zip(TRAINED, kinds, strict=True)
     queries, relevant, documents, near = (
-        _filled(table, *column) if column[0] in table.column_names else None for column in columns
+        _optional(table, name, what) for name, what in zip(TRAINED, kinds, strict=True)
     )
     if queries is None or relevant is None:
         raise ValueError(f"no counts of {TRAINED[0]}, though the model comes from a job")
@@ -436,12 +429,12 @@ def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:
     bounds = record.get("bounds")
     bare = Sample(values=np.empty(0), **{**record, "bounds": None if bounds is None else tuple(bounds)})
     name = _name_of(bare)
-    reference, groups = f"{name}: reference", f"{name}: group"
+    reference = f"{name}: reference"
     return replace(
         bare,
         values=_numbers(table, name),
         reference=_numbers(table, reference) if reference in table.column_names else None,
-        groups=_filled(table, groups, "whole numbers") if groups in table.column_names else None,
+        groups=_optional(table, f"{name}: group", "whole numbers"),
     )
 
 
