@@ -1,7 +1,6 @@
 """``adiabat compare``: compare two models by stored scores or TREC runs, without loading the models."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adiabat.config.tasks import CompareSettings
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, several
 from adiabat.core.provenance import versions
 from adiabat.core.ragged import Ragged, connected
 from adiabat.data.judgements import Qrels, Run, read_qrels, read_run
@@ -31,10 +30,9 @@ def compare_runs(
     stored = require_comparable(first, second, qrels=qrels, settings=settings)
     judged = None if qrels is None else read_qrels(qrels)
     left_out: list[str] = []
-    sides = [
-        _stored_scores(path, left_out) if is_stored else _judged(path, judged, qrels, settings)
-        for path, is_stored in zip((first, second), stored, strict=True)
-    ]
+    sides = []
+    for path, is_stored in zip((first, second), stored, strict=True):
+        sides.append(_stored_scores(path, left_out) if is_stored else _judged(path, judged, qrels, settings))
     sides, notes = _in_common(sides, (first, second), settings.measure.units)
     (baseline, model), deciding = _on_deciding_units(sides)
     return compare_models(
@@ -45,10 +43,7 @@ def compare_runs(
         baseline=baseline.name,
         versions=versions("none"),
         notes=[*left_out, *notes, *deciding],
-        inputs={
-            name: {"source": str(path)}
-            for name, path in zip(("baseline", "model"), (first, second), strict=True)
-        },
+        inputs={"baseline": {"source": str(first)}, "model": {"source": str(second)}},
     )
 
 
@@ -61,92 +56,60 @@ def _stored_scores(path: Path, left_out: list[str]) -> ModelScores:
         raise DataError(
             f"{path} must hold scores, got no score files in it; name the folder of an evaluation"
         )
-    records, scores_in = _readable(files, left_out)
-    about_of = {file: record["about"] for file, record in records.items()}
+    read = _readable(files, left_out)
     # Of several runs each has a folder of its own below that of the model.
-    model_of = {
-        file: file.parent.parent if "run" in about else file.parent for file, about in about_of.items()
-    }
-    if len(models := sorted(set(model_of.values()))) > 1:
-        listed = ", ".join(map(str, models[:10]))
-        raise DataError(
-            f"{path} must hold scores of one model, got {len(models)}: {listed}; "
-            "name the folder of one of them"
-        )
-    if len({"run" in about for about in about_of.values()}) > 1:
+    models = {file.parent.parent if "run" in about else file.parent for file, about, _ in read}
+    if len(models) > 1:
+        listed = several(map(str, sorted(models)), of="folders")
+        raise DataError(f"{path} must hold scores of one model, got {listed}; name one of them")
+    if len({"run" in about for _, about, _ in read}) > 1:
         raise DataError(
             f"{path} must hold scores of one run or of several, got both; remove the unwanted ones"
         )
-    _require_one_state(path, about_of)
-    runs: defaultdict[Path, dict[str, TaskScores]] = defaultdict(dict)
-    for file, scores in scores_in.items():
-        if scores.task in runs[file.parent]:
+    runs: dict[Path, dict[str, TaskScores]] = {}
+    states: dict[Path, str] = {}
+    for file, about, scores in read:
+        run = runs.setdefault(file.parent, {})
+        if scores.task in run:
             raise DataError(
                 f"{file} must hold the scores of a task once, got {scores.task} twice; remove one of them"
             )
-        runs[file.parent][scores.task] = scores
-    about = next(iter(about_of.values()))
-    folders = [str(folder) for folder in runs] if len(runs) > 1 else []
+        run[scores.task] = scores
+        state = str(about.get("state", ""))
+        if states.setdefault(file.parent, state) != state:
+            raise DataError(
+                f"{file} must hold scores of the same state of the model as the other files in its folder, "
+                "got another; remove the older ones, or score all tasks again"
+            )
+    about = read[0][1]
+    folders = list(map(str, runs)) if len(runs) > 1 else []
     model = SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=folders)
-    states = {file.parent: str(record.get("state", "")) for file, record in about_of.items()}
     return ModelScores(model, list(runs.values()), list(states.values()) if all(states.values()) else ())
 
 
-def _readable(
-    files: Sequence[Path], left_out: list[str]
-) -> tuple[dict[Path, dict[str, Any]], dict[Path, TaskScores]]:
-    """Records and scores of the files that can be read."""
-    records: dict[Path, dict[str, Any]] = {}
-    scores: dict[Path, TaskScores] = {}
-    faults = []
+def _readable(files: Sequence[Path], left_out: list[str]) -> list[tuple[Path, dict[str, Any], TaskScores]]:
+    """The files that can be read, with what they say of the model."""
+    read, faults = [], []
     for file in files:
         try:
             record = read_record(file)
-            scores[file] = read_scores(file, record)
+            read.append((file, record["about"], read_scores(file, record)))
         except DataError as fault:
             faults.append(fault)
-        else:
-            records[file] = record
-    if not scores:
+    if not read:
         raise faults[0]
     left_out += [f"left out: {fault}" for fault in faults]
-    return records, scores
-
-
-def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) -> None:
-    """Refuse scores of one run by different weights or settings."""
-    states_of: defaultdict[Path, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for file, about in records.items():
-        states_of[file.parent][str(about.get("state", ""))].append(file.name)
-    for folder, states in states_of.items():
-        if len(states) > 1:
-            groups = " and ".join(", ".join(names[:10]) for names in states.values())
-            raise DataError(
-                f"{path} must hold scores of one state of the model, got those of "
-                f"{len(states)} in {folder}: {groups}; "
-                "remove the older ones, or score all tasks again"
-            )
+    return read
 
 
 def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: CompareSettings) -> ModelScores:
     """A TREC run, measured against judgements."""
     assert judged is not None, "a run has judgements"
-    task = settings.measure.task or Path(str(qrels)).stem
-    return ModelScores(
-        SuiteModel(path.name, str(path)),
-        [
-            {
-                task: scores_of_run(
-                    read_run(path),
-                    judged,
-                    settings.measure.report,
-                    task=task,
-                    name=str(path),
-                    ties=settings.measure.ties,
-                )
-            }
-        ],
-    )
+    measure = settings.measure
+    task = measure.task or Path(str(qrels)).stem
+    run = read_run(path)
+    scores = scores_of_run(run, judged, measure.report, task=task, name=str(path), ties=measure.ties)
+    return ModelScores(SuiteModel(path.name, str(path)), [{task: scores}])
 
 
 def scores_of_run(
@@ -163,58 +126,48 @@ def scores_of_run(
 
     Tied documents are counted, and their order is stated in the notes.
     """
-    relevant = {
-        query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())
-    }
+    relevant = {query: grades for query, grades in qrels.items() if max(grades.values(), default=0) > 0}
     if not set(relevant) & set(run):
         raise DataError(
             f"{name} must hold queries that are judged, got none of the {len(relevant):,} "
             f"of {task}; check that they belong together"
         )
     values = ranking_measures(run, relevant, measures, ties=ties)
-    documents = {
-        document: number
-        for number, document in enumerate(dict.fromkeys(chain.from_iterable(relevant.values())))
-    }
-    shared = [
-        [documents[document] for document, grade in grades.items() if grade > 0]
-        for grades in relevant.values()
-    ]
+    number_of: dict[str, int] = {}
+    shared = []
+    for grades in relevant.values():
+        documents = [document for document, grade in grades.items() if grade > 0]
+        shared.append([number_of.setdefault(document, len(number_of)) for document in documents])
     clusters = Clusters(connected(Ragged.of(shared)))
     counts = {
         "judged queries without a relevant document were left out": len(qrels) - len(relevant),
-        "queries of the run are not judged and were left out": len(set(run) - set(qrels)),
-        "judged queries have no result in the run and count as 0": len(set(relevant) - set(run)),
+        "queries of the run are not judged and were left out": len(run.keys() - qrels.keys()),
+        "judged queries have no result in the run and count as 0": len(relevant.keys() - run.keys()),
     }
+    notes = [f"{count:,} {reason}" for reason, count in counts.items() if count]
     return TaskScores(
         task=task,
         kind="retrieval",
         unit="query",
         units=list(relevant),
         samples=[ranking_sample(measure, values[measure], "run", clusters=clusters) for measure in measures],
-        notes=(
-            *(f"{count:,} {reason}" for reason, count in counts.items() if count),
-            *_tie_notes(run, relevant, ties),
-        ),
+        notes=(*notes, *_tie_notes(run, relevant, ties)),
     )
 
 
 def _tie_notes(run: Run, qrels: Qrels, ties: Ties) -> list[str]:
     """Number of tied documents, and their order."""
-    counts = [
-        count
-        for query in qrels
-        if query in run and (count := tied_documents(run[query], single=ties == "trec_eval"))
-    ]
-    if not counts:
+    tied = [tied_documents(run[query], single=ties == "trec_eval") for query in qrels if query in run]
+    if not any(tied):
         return []
-    queries = "1 query" if len(counts) == 1 else f"{len(counts):,} queries"
-    tied = f"{sum(counts):,} documents in {queries} have the same score as another document of the query"
-    if ties == "trec_eval":
-        return [f"{tied}: they are ranked in trec_eval's order, by descending document id"]
+    order = {
+        "trec_eval": "they are ranked in trec_eval's order, by descending document id",
+        "relevant_last": "relevant documents are ranked last among equals; measure.ties = trec_eval ranks "
+        "them by document id",
+    }
     return [
-        f"{tied}: relevant documents are ranked last among equals; measure.ties "
-        "= trec_eval ranks them by document id"
+        f"{sum(tied):,} documents, in {np.count_nonzero(tied):,} of the queries, have the same score as "
+        f"another document of the query: {order[ties]}"
     ]
 
 
@@ -225,48 +178,50 @@ def _in_common(
 
     Models with equal names are named by path.
     """
-    tasks = [{name for run in side.runs for name in run} for side in sides]
+    tasks = [set().union(*side.runs) for side in sides]
     shared = tasks[0] & tasks[1]
+    listings = []
+    notes = []
+    for names, path in zip(tasks, paths, strict=True):
+        listings.append(f"{', '.join(sorted(names))} in {path}")
+        if exclusive := sorted(names - shared):
+            notes.append(f"only in {path} and not compared: {', '.join(exclusive)}")
     if not shared:
-        listing = " and ".join(
-            f"{', '.join(sorted(names))} in {path}" for names, path in zip(tasks, paths, strict=True)
-        )
         raise DataError(
-            f"both must be measured on at least one task in common, got {listing}; the "
+            f"both must be measured on at least one task in common, got {' and '.join(listings)}; the "
             "task of a TREC run is named by measure.task"
         )
-    exclusive = [(sorted(names - shared), path) for names, path in zip(tasks, paths, strict=True)]
-    notes = [f"only in {path} and not compared: {', '.join(names)}" for names, path in exclusive if names]
     units = {name: _common_units(name, sides) for name in shared} if units_setting == "common" else {}
     restricted = []
     for side, path in zip(sides, paths, strict=True):
         model = replace(side.model, name=str(path)) if sides[0].name == sides[1].name else side.model
-        runs = [
-            {name: _taken(run[name], units.get(name)) for name in run if name in shared} for run in side.runs
-        ]
+        runs = []
+        for run in side.runs:
+            runs.append({name: _taken(run[name], units.get(name)) for name in run if name in shared})
         restricted.append(replace(side, model=model, runs=runs))
     return restricted, notes
 
 
 def _on_deciding_units(sides: Sequence[ModelScores]) -> tuple[list[ModelScores], list[str]]:
     """Both on the units that decide between them, so that values and differences are of the same units."""
-    runs: list[list[dict[str, TaskScores]]] = [[dict(run) for run in side.runs] for side in sides]
+    of_sides = [list(map(dict[str, TaskScores], side.runs)) for side in sides]
     notes = []
-    for task in sorted({task for run in runs[0] for task in run}):
-        having = [run for side_runs in runs for run in side_runs if task in run]
+    for task in sorted(set().union(*of_sides[0])):
+        having = [run for run in chain.from_iterable(of_sides) if task in run]
         scores = [run[task] for run in having]
         if any(each.units != scores[0].units for each in scores):
-            # These are refused with their differences.
+            # `compare_models` refuses them, with their differences.
             continue
         decision = decide(scores)
         notes += [f"{task}: {note}" for note in decision.notes()]
         for run, taken in zip(having, decision.parts[0].scores, strict=True):
             run[task] = taken
-    return [replace(side, runs=side_runs) for side, side_runs in zip(sides, runs, strict=True)], notes
+    return [replace(side, runs=runs) for side, runs in zip(sides, of_sides, strict=True)], notes
 
 
 def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
-    unit_lists = [run[task].units for side in sides for run in side.runs if task in run]
+    runs = chain.from_iterable(side.runs for side in sides)
+    unit_lists = [run[task].units for run in runs if task in run]
     shared = set.intersection(*map(set, unit_lists))
     if not shared:
         raise DataError(
@@ -280,7 +235,7 @@ def _taken(scores: TaskScores, units: Sequence[str] | None) -> TaskScores:
     """The scores of some units, or of all."""
     if units is None:
         return scores
-    row_of: Mapping[str, int] = {unit: number for number, unit in enumerate(scores.units)}
+    row_of = dict(zip(scores.units, range(len(scores.units)), strict=True))
     restricted = scores.take(np.array([row_of[unit] for unit in units], dtype=np.int64))
     if dropped := len(scores.units) - len(units):
         return replace(

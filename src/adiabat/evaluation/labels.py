@@ -59,18 +59,16 @@ def score_classification(
     notes = [
         *_training_notes(np.bincount(training_labels), per_label, texts, test.texts),
         *_distinct_notes(vectors[: len(texts)], "training texts", labels=len(labels)),
-        *([] if converged else [f"the regression had not converged after {ITERATIONS:,} iterations"]),
-        *(
-            []
-            if len(present) == len(labels)
-            else [f"the test has {len(present):,} of {len(labels):,} labels"]
-        ),
     ]
+    if not converged:
+        notes.append(f"the regression had not converged after {ITERATIONS:,} iterations")
+    if len(present) < len(labels):
+        notes.append(f"the test has {len(present):,} of {len(labels):,} labels")
     samples = [
         Sample("accuracy", correct, bounds=SHARE),
         Sample("balanced accuracy", correct, groups=groups, bounds=SHARE),
     ]
-    units = [str(number) for number in range(len(test))]
+    units = list(map(str, range(len(test))))
     return TaskScores(
         name, "classification", "text", units, samples, texts=test.texts, facts=facts, notes=tuple(notes)
     )
@@ -93,39 +91,28 @@ def score_clustering(
     """
     from sklearn.metrics import completeness_score, homogeneity_score
 
-    rows = np.arange(len(texts))
+    rows: list[int] = list(range(len(texts)))
     if max_texts is not None and max_texts < len(texts):
-        rows = np.sort(np.random.default_rng(seed).choice(len(texts), size=max_texts, replace=False))
+        rows = np.sort(np.random.default_rng(seed).choice(len(texts), size=max_texts, replace=False)).tolist()
     chosen = LabelledTexts(
-        texts.name, [texts.texts[row] for row in rows.tolist()], [texts.labels[row] for row in rows.tolist()]
+        texts.name, [texts.texts[row] for row in rows], [texts.labels[row] for row in rows]
     )
     require_separable(chosen)
     labels = chosen.distinct
     truth = _numbers(chosen, labels)
     vectors = embed_texts(model, chosen.texts, side=side, name=name, watch=watch)
     clusters = _clusters(vectors, len(labels), restarts=restarts, seed=seed)
-    sample = Sample(
-        "V-measure",
-        clusters.astype(np.float64),
-        reference=truth.astype(np.float64),
-        statistic="v-measure",
-        bounds=SHARE,
-    )
-    homogeneity, completeness = homogeneity_score(truth, clusters), completeness_score(truth, clusters)
+    values, reference = clusters.astype(np.float64), truth.astype(np.float64)
+    sample = Sample("V-measure", values, "", reference, "v-measure", bounds=SHARE)
     facts = {
-        "homogeneity": float(homogeneity),
-        "completeness": float(completeness),
+        "homogeneity": float(homogeneity_score(truth, clusters)),
+        "completeness": float(completeness_score(truth, clusters)),
         "clusters": float(len(labels)),
     }
-    notes = [
-        *_distinct_notes(vectors, "texts", labels=len(labels)),
-        *(
-            []
-            if len(chosen) == len(texts)
-            else [f"{len(chosen):,} of {len(texts):,} texts were drawn at random"]
-        ),
-    ]
-    units = [str(row) for row in rows.tolist()]
+    notes = _distinct_notes(vectors, "texts", labels=len(labels))
+    if len(chosen) < len(texts):
+        notes.append(f"{len(chosen):,} of {len(texts):,} texts were drawn at random")
+    units = list(map(str, rows))
     return TaskScores(
         name, "clustering", "text", units, [sample], texts=chosen.texts, facts=facts, notes=tuple(notes)
     )
@@ -195,7 +182,7 @@ def _training_notes(
 
 
 def _distinct_notes(vectors: Vectors, texts: str, *, labels: int) -> list[str]:
-    """Refuse fewer distinct vectors than labels."""
+    """A note on fewer distinct vectors than labels."""
     distinct = len(np.unique(vectors, axis=0))
     if distinct >= labels:
         return []

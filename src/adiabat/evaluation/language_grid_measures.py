@@ -20,8 +20,8 @@ or hypotheses they are compared with, c clusters, e embedding width; an undersco
 the function, with a message of its own.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -37,6 +37,8 @@ from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs, row_s
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 Scores = Mapping[str, Float[np.ndarray, "_a _b _n"]]
+Cells = Int[np.ndarray, "a b"]
+OfClusters = Int[np.ndarray, "a b c"]
 
 # Sentence pairs per block: 15 languages of width 384, both sides, in 64 bits are 6 MB.
 _BLOCK_PAIRS = 64
@@ -50,7 +52,7 @@ class Placements:
     negative: Int[np.ndarray, "a b m"]
 
     @property
-    def errors(self) -> Int[np.ndarray, "a b"]:
+    def errors(self) -> Cells:
         """Comparisons lost by the entailment pair, ties included."""
         return np.asarray(self.positive.sum(axis=-1))
 
@@ -78,7 +80,7 @@ def grid_scores(
         ValueError: If a side has no language, or the arrays differ in shape.
         DataError: If a vector is not finite; language and sentence pair of the first ten are listed.
     """
-    shapes = {vectors.shape for side in (premises, hypotheses) for vectors in side.values()}
+    shapes = {vectors.shape for vectors in (*premises.values(), *hypotheses.values())}
     if not premises or not hypotheses or len(shapes) > 1:
         raise ValueError(
             f"premises and hypotheses must each have languages, all of one shape, got {sorted(shapes)}"
@@ -89,7 +91,7 @@ def grid_scores(
     }
     faults: list[str] = []
     for start in range(0, pairs, _BLOCK_PAIRS):
-        rows = slice(start, min(start + _BLOCK_PAIRS, pairs))
+        rows = slice(start, start + _BLOCK_PAIRS)
         query = np.stack([vectors[rows] for vectors in premises.values()], dtype=np.float64)
         document = np.stack([vectors[rows] for vectors in hypotheses.values()], dtype=np.float64)
         query_square, document_square = np.vecdot(query, query), np.vecdot(document, document)
@@ -154,54 +156,53 @@ def measure_grid(
     positive = rows_of[POSITIVE]
     samples, cells = [], []
     for similarity, values in scores.items():
-        pseudo_values_of = []
+        measured = _Measured("PND", similarity, tuple(rows), tuple(columns))
         for label in NEGATIVES:
             negative = rows_of[label]
             placed = placements(values[:, :, positive], values[:, :, negative])
             groups = clusters[np.concatenate([positive, negative])]
             lost = _cluster_sums(np.concatenate([placed.positive, placed.negative], axis=-1), groups, count)
-            shares = np.sum(
-                [np.bincount(clusters[side], minlength=count) / side.size for side in (positive, negative)],
-                axis=0,
-            )
-            pseudo_values_of.append(pseudo_values(placed.errors, placed.total, lost, shares))
-            comparison = f"{POSITIVE}-{label}"
-            cells.append(
-                _errors_grid(
-                    comparison, similarity, rows, columns, pseudo_values_of[-1], placed.errors, placed.total
-                )
-            )
-        samples.append(_mean_sample("PND", similarity, pseudo_values_of))
+            of_positive = np.bincount(clusters[positive], minlength=count) / positive.size
+            of_negative = np.bincount(clusters[negative], minlength=count) / negative.size
+            measured.add(f"{POSITIVE}-{label}", placed.errors, placed.total, lost, of_positive + of_negative)
+        samples.append(measured.sample())
+        cells += measured.cells
     return samples, cells
 
 
-def _errors_grid(
-    comparison: str,
-    similarity: str,
-    rows: Iterable[str],
-    columns: Iterable[str],
-    values: Float[np.ndarray, "a b c"],
-    errors: Int[np.ndarray, "a b"],
-    total: int,
-) -> GridSample:
-    """A comparison with its pseudo-values and exact counts of errors."""
-    pseudo = values.astype(np.float32)
-    return GridSample(
-        comparison,
-        similarity,
-        tuple(rows),
-        tuple(columns),
-        pseudo,
-        lower_is_better=True,
-        errors=errors,
-        total=total,
-    )
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A measure of a grid by one similarity, to which comparisons are added."""
 
+    measure: str
+    similarity: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: list[GridSample] = field(default_factory=list)
+    values: list[Float[np.ndarray, "_a _b _c"]] = field(default_factory=list)
 
-def _mean_sample(measure: str, similarity: str, values: Sequence[Float[np.ndarray, "a b c"]]) -> Sample:
-    """Pseudo-values of each cluster, averaged over comparisons and cells."""
-    mean = np.mean(values, axis=(0, 1, 2))
-    return replace(ranking_sample(measure, mean, similarity), pseudo_values=True)
+    def add(
+        self, comparison: str, errors: Cells, total: int, lost: OfClusters, shares: Float[np.ndarray, " c"]
+    ) -> None:
+        """Add a comparison, with its exact counts of errors."""
+        values = pseudo_values(errors, total, lost, shares)
+        self.values.append(values)
+        cells = GridSample(
+            comparison,
+            self.similarity,
+            self.rows,
+            self.columns,
+            values.astype(np.float32),
+            lower_is_better=True,
+            errors=errors,
+            total=total,
+        )
+        self.cells.append(cells)
+
+    def sample(self) -> Sample:
+        """Pseudo-values of each cluster, averaged over comparisons and cells."""
+        mean = np.mean(self.values, axis=(0, 1, 2))
+        return replace(ranking_sample(self.measure, mean, self.similarity), pseudo_values=True)
 
 
 def cluster_ids(premises: Sequence[Hashable]) -> Numbers:
@@ -224,15 +225,13 @@ def _vector_faults(
 def rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
     """Rows of each of the three labels; a missing or unknown label is a `DataError`."""
     known = [POSITIVE, *NEGATIVES]
+    names = np.array(labels, dtype=np.str_)
+    rows = {name: np.flatnonzero(names == name) for name in known}
     faults = [
         f"label of sentence pair {i} must be {known[0]}, {known[1]} or {known[2]}, got {label!r}"
         for i, label in enumerate(labels)
         if label not in known
     ]
-    rows = {
-        name: np.array([i for i, label in enumerate(labels) if label == name], dtype=np.int64)
-        for name in known
-    }
     faults += [f"labels must hold at least one {name}, got none" for name in known if rows[name].size == 0]
     if faults:
         raise DataError(
@@ -242,10 +241,7 @@ def rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
 
 
 def pseudo_values(
-    errors: Int[np.ndarray, "a b"],
-    total: int,
-    lost: Int[np.ndarray, "a b c"],
-    shares: Float[np.ndarray, " c"],
+    errors: Cells, total: int, lost: OfClusters, shares: Float[np.ndarray, " c"]
 ) -> Float[np.ndarray, "a b c"]:
     """Pseudo-values ``U (1 - C share) + C lost / total`` of every cluster, for ``U = errors / total`` of
     every cell; their mean is U.
@@ -329,17 +325,13 @@ def measure_grid_retrieval(
     samples, cells = [], []
     for similarity in similarities:
         lost = _lost(premises, hypotheses, positive, sides, clusters, similarity)
-        pseudo_values_of = []
+        measured = _Measured(MEASURE, similarity, tuple(premises), tuple(hypotheses))
         for name, side in sides.items():
+            # Each error is lost once by its query and once by the owner of the candidate.
             errors = lost[name].sum(axis=-1) // 2
-            pseudo_values_of.append(pseudo_values(errors, side.total, lost[name], side.shares))
-            comparison = f"retrieval {POSITIVE}-{name}"
-            cells.append(
-                _errors_grid(
-                    comparison, similarity, premises, hypotheses, pseudo_values_of[-1], errors, side.total
-                )
-            )
-        samples.append(_mean_sample(MEASURE, similarity, pseudo_values_of))
+            measured.add(f"retrieval {POSITIVE}-{name}", errors, side.total, lost[name], side.shares)
+        samples.append(measured.sample())
+        cells += measured.cells
     return samples, cells
 
 
@@ -358,12 +350,8 @@ def _lost(
     for vectors in hypotheses.values():
         candidates = np.concatenate([vectors[side.rows] for side in sides.values()]).astype(np.float32)
         lengths = np.linalg.norm(candidates.astype(np.float64), axis=1).astype(np.float32)
-        documents.append(
-            (
-                FixedPoint.of(vectors[positive]),
-                Block(0, torch.from_numpy(candidates), torch.from_numpy(lengths)),
-            )
-        )
+        block = Block(0, torch.from_numpy(candidates), torch.from_numpy(lengths))
+        documents.append((FixedPoint.of(vectors[positive]), block))
     ends = np.cumsum([len(side.rows) for side in sides.values()])[:-1]
     for a, vectors in enumerate(premises.values()):
         queries = Queries(np.asarray(vectors[positive], dtype=np.float32), similarity)
@@ -372,10 +360,6 @@ def _lost(
             above = block.at_least(queries, levels)
             for (name, side), errors in zip(sides.items(), np.split(above, ends, axis=1), strict=True):
                 errors &= side.others
-                lost[name][a, b] += np.bincount(
-                    groups[positive], weights=errors.sum(axis=1), minlength=count
-                ).astype(np.int64)
-                lost[name][a, b] += np.bincount(
-                    groups[side.rows], weights=errors.sum(axis=0), minlength=count
-                ).astype(np.int64)
+                np.add.at(lost[name][a, b], groups[positive], errors.sum(axis=1))
+                np.add.at(lost[name][a, b], groups[side.rows], errors.sum(axis=0))
     return lost

@@ -1,11 +1,12 @@
 """Scores of a model on a language grid: sentence pairs with labels, or questions with paragraphs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import POSITIVE, LanguageGridSet, Side, grid_id
@@ -58,28 +59,24 @@ def measure_question_grid(
         Per similarity ``P@1``, ``RR`` and ``PND`` of each question, averaged over all cells; and P@1 and PND
         of each question in each cell.
     """
-    question_vectors, paragraph_vectors = (
-        [FixedPoint.of(vectors) for vectors in side.values()] for side in (questions, paragraphs)
-    )
+    question_sides = [FixedPoint.of(vectors) for vectors in questions.values()]
+    paragraph_sides = {language: FixedPoint.of(vectors) for language, vectors in paragraphs.items()}
     others = np.array([len(vectors) - 1 for vectors in paragraphs.values()])[:, None]
     samples, cells = [], []
     for similarity in similarities:
-        lost = np.array(
-            [
-                [
-                    _lost(question_side, other, answers[b], similarity)
-                    for b, other in zip(paragraphs, paragraph_vectors, strict=True)
-                ]
-                for question_side in question_vectors
-            ]
-        )
+        rows = []
+        for question_side in question_sides:
+            row = [_lost(question_side, paragraph_sides[b], answers[b], similarity) for b in paragraphs]
+            rows.append(np.stack(row))
+        lost = np.stack(rows)
         values = {"P@1": (lost == 0).astype(np.float64), "RR": 1 / (1 + lost), "PND": lost / others}
         for name, value in values.items():
             samples.append(ranking_sample(name, value.mean(axis=(0, 1)), similarity))
             if name != "RR":
                 languages = tuple(questions), tuple(paragraphs)
+                is_lower_better = is_discrepancy(name)
                 cells.append(
-                    GridSample(name, similarity, *languages, value.astype(np.float32), is_discrepancy(name))
+                    GridSample(name, similarity, *languages, value.astype(np.float32), is_lower_better)
                 )
     return samples, cells
 
@@ -208,18 +205,16 @@ def _premise_overlap(
     if record is None:
         return None
     count, languages = int(clusters.max()) + 1, len(grid.languages)
-    premise_known = record.holds_queries(
-        [text for premise in grid.premises for text in premise.values()]
-    ).reshape(-1, languages)
-    entailed = np.flatnonzero([label == POSITIVE for label in grid.labels])
-    hypotheses = [text for pair in entailed.tolist() for text in grid.hypotheses[pair].values()]
+    premises = list(chain.from_iterable(premise.values() for premise in grid.premises))
+    premise_known = record.holds_queries(premises).reshape(-1, languages).any(axis=1)
+    entailed = np.flatnonzero(np.array(grid.labels) == POSITIVE)
+    hypotheses = list(chain.from_iterable(grid.hypotheses[pair].values() for pair in entailed.tolist()))
     known = record.holds_documents(hypotheses, are_texts=True)
-    relevant = languages * np.bincount(clusters[entailed], minlength=count)
     owners = np.repeat(clusters[entailed], languages)
     counts = None if known is None else np.bincount(owners, weights=known, minlength=count).astype(np.int64)
     return TrainingOverlap(
-        np.bincount(clusters, weights=premise_known.any(axis=1), minlength=count) > 0,
-        relevant,
+        np.bincount(clusters, weights=premise_known, minlength=count) > 0,
+        np.bincount(owners, minlength=count),
         counts,
         record.unknown,
     )
@@ -235,7 +230,7 @@ def _embedded(
     watch: Watch,
 ) -> Vectors:
     """Vectors per language, row i for translation i."""
-    texts = [text for language in languages for text in _texts(translations, language)]
+    texts = list(chain.from_iterable(_texts(translations, language) for language in languages))
     vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
     return dict(zip(languages, np.split(vectors, len(languages)), strict=True))
 
@@ -255,38 +250,33 @@ def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Numb
     if (rows < 0).any():
         absent = [ids[index] for index in np.flatnonzero(rows < 0)]
         raise DataError(
-            f"{grid.name}: every hypothesis must be in the store {store.path}, got "
-            f"{len(absent)} in {language} that are not: "
-            f"{', '.join(absent[:10])}{', ...' if len(absent) > 10 else ''}; embed the grid file first"
+            f"{grid.name}: every hypothesis must be in the store {store.path}, "
+            f"it lacks {several(absent, of='hypotheses')}; embed the grid file first"
         )
     return rows
 
 
 def _merged(paragraphs: int, distinct: Vectors) -> Iterator[str]:
     """A note on equal paragraphs in a language."""
-    if lost := {
-        language: paragraphs - len(vectors)
+    counts = ", ".join(
+        f"{paragraphs - len(vectors)} in {language}"
         for language, vectors in distinct.items()
         if len(vectors) < paragraphs
-    }:
-        counts = ", ".join(f"{count} in {language}" for language, count in lost.items())
+    )
+    if counts:
         yield f"paragraphs with equal texts count as the same answer: {counts}"
 
 
 def _zeros(sides: Mapping[str, Vectors]) -> tuple[dict[str, float], list[str]]:
     """Notes on texts with a zero vector, which have no known word and tie with all other texts."""
-    counts = {
-        f"{side} in {language}": int(np.count_nonzero(zero_rows(vectors)))
-        for side, vectors_of in sides.items()
-        for language, vectors in vectors_of.items()
-    }
-    zero_counts = {name: count for name, count in counts.items() if count}
-    if not zero_counts:
+    total, listed = 0, []
+    for side, vectors_of in sides.items():
+        for language, vectors in vectors_of.items():
+            if count := int(np.count_nonzero(zero_rows(vectors))):
+                total += count
+                listed.append(f"{side} in {language}: {count}")
+    if not total:
         return {}, []
-    listing = ", ".join(f"{name}: {count}" for name, count in list(zero_counts.items())[:10]) + (
-        ", ..." if len(zero_counts) > 10 else ""
-    )
-    total = sum(zero_counts.values())
-    return {"zero vectors": float(total)}, [
-        f"{total:,} texts have a zero vector, equally near to every text ({listing})"
-    ]
+    places = several(listed, of="sets of texts")
+    note = f"{total:,} texts have a zero vector, equally near to every text ({places})"
+    return {"zero vectors": float(total)}, [note]

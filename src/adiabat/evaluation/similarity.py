@@ -4,7 +4,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from itertools import compress
 
 import numpy as np
 import torch
@@ -44,13 +45,12 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
     """
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch, zeros=True)
     sets = list(dict.fromkeys(pairs.sets))
-    groups = np.array([sets.index(set_name) for set_name in pairs.sets])
+    groups = np.array(list(map(sets.index, pairs.sets)))
     samples = [replace(sample, groups=groups) for sample in _correlations(vectors, pairs, model)]
     _require_two_similarities(samples, sets, name)
     words = [*pairs.a, *pairs.b]
     unknown = set(unknown_words(model.tower(side), words))
-    zero = np.concatenate([zero_rows(rows) for rows in vectors])
-    blank = {word for word, is_zero in zip(words, zero, strict=True) if is_zero}
+    blank = set(compress(words, zero_rows(np.concatenate(vectors))))
     facts, notes = {}, ranking_notes(model, similarities_of(model))
     if len(sets) > 1:
         notes.append(f"the mean of the rank correlations of {len(sets)} sets: {', '.join(sets)}")
@@ -73,24 +73,16 @@ def score_pair_classification(
 ) -> TaskScores:
     """Average precision of the similarity at finding matching pairs, and its best thresholds."""
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
-    together, facts, samples = pairs.together.astype(np.float64), dict[str, float](), []
+    measure, together = "average precision", pairs.together.astype(np.float64)
+    facts: dict[str, float] = {}
+    samples = []
     for similarity in similarities_of(model):
         scores = pair_similarities(*vectors, similarity=similarity)
-        samples.append(
-            Sample("average precision", scores, similarity, together, "average precision", bounds=SHARE)
-        )
-        facts |= {
-            f"{fact} by {similarity}": value
-            for fact, value in best_thresholds(scores, pairs.together).items()
-        }
-    return _pair_scores(
-        "pair_classification",
-        name,
-        pairs,
-        samples,
-        facts=facts,
-        notes=ranking_notes(model, similarities_of(model)),
-    )
+        samples.append(Sample(measure, scores, similarity, together, "average precision", bounds=SHARE))
+        for fact, value in best_thresholds(scores, pairs.together).items():
+            facts[f"{fact} by {similarity}"] = value
+    notes = ranking_notes(model, similarities_of(model))
+    return _pair_scores("pair_classification", name, pairs, samples, facts=facts, notes=notes)
 
 
 def _pair_scores(
@@ -103,10 +95,8 @@ def _pair_scores(
     notes: Sequence[str] = (),
     documents: int = 0,
 ) -> TaskScores:
-    units, texts = (
-        [str(number) for number in range(len(pairs))],
-        [f"{a}\n{b}" for a, b in zip(pairs.a, pairs.b, strict=True)],
-    )
+    units = list(map(str, range(len(pairs))))
+    texts = [f"{a}\n{b}" for a, b in zip(pairs.a, pairs.b, strict=True)]
     return TaskScores(
         name, kind, "pair", units, samples, texts, documents, facts=facts or {}, notes=tuple(notes)
     )
@@ -135,16 +125,19 @@ def best_thresholds(scores: Values, together: Bool[np.ndarray, " n"]) -> dict[st
     hits = np.cumsum(np.bincount(level_of, weights=together))
     accepted = np.cumsum(np.bincount(level_of))
     positives, negatives = int(together.sum()), int((~together).sum())
-    accuracy = np.concatenate([[negatives], hits + negatives - (accepted - hits)]) / scores.size
-    f1 = 2 * hits / (accepted + positives)
+    rejected = negatives - (accepted - hits)
+    # The first threshold accepts nothing; its F1 is 0.
     thresholds = np.concatenate([[np.nextafter(-levels[0], np.inf)], -levels])
-    best, best_f1 = int(accuracy.argmax()), int(f1.argmax())
-    return {
-        "best accuracy": float(accuracy[best]),
-        "threshold of best accuracy": float(thresholds[best]),
-        "best F1": float(f1[best_f1]),
-        "threshold of best F1": float(thresholds[best_f1 + 1]),
-    }
+    accuracy = np.concatenate([[negatives], hits + rejected]) / scores.size
+    f1 = np.concatenate([[0.0], 2 * hits / (accepted + positives)])
+    facts: dict[str, float] = {}
+    for name, values in (("accuracy", accuracy), ("F1", f1)):
+        best = int(values.argmax())
+        facts |= {
+            f"best {name}": float(values[best]),
+            f"threshold of best {name}": float(thresholds[best]),
+        }
+    return facts
 
 
 def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
@@ -182,17 +175,11 @@ def _embedded(
 
 def _correlations(vectors: tuple[Vectors, Vectors], pairs: ScoredPairs, model: DualEncoder) -> list[Sample]:
     """A sample for each similarity."""
-    return [
-        Sample(
-            "Spearman",
-            pair_similarities(*vectors, similarity=by),
-            by,
-            pairs.scores,
-            "spearman",
-            bounds=CORRELATION,
-        )
-        for by in similarities_of(model)
-    ]
+    samples = []
+    for by in similarities_of(model):
+        values = pair_similarities(*vectors, similarity=by)
+        samples.append(Sample("Spearman", values, by, pairs.scores, "spearman", bounds=CORRELATION))
+    return samples
 
 
 def _require_two_similarities(samples: Sequence[Sample], sets: Sequence[str], name: str) -> None:
@@ -220,27 +207,18 @@ def score_bitext(
     similarity, both ways.
     """
     a, b = _embedded(model, sentences, side=side, name=name, watch=watch)
-    options: dict[str, Any] = {
-        "similarity": model.ranks_by,
-        "device": model.tower(side).device,
-        "name": name,
-        "watch": watch,
-    }
-    forward = finds_translation(a, b, sentences.b, **options).astype(np.float64)
-    backward = finds_translation(b, a, sentences.a, **options).astype(np.float64)
+    found = partial(
+        finds_translation, similarity=model.ranks_by, device=model.tower(side).device, name=name, watch=watch
+    )
+    forward = found(a, b, sentences.b).astype(np.float64)
+    backward = found(b, a, sentences.a).astype(np.float64)
     values = {"accuracy": (forward + backward) / 2, "accuracy a to b": forward, "accuracy b to a": backward}
     samples = [Sample(measure, value, model.ranks_by, bounds=SHARE) for measure, value in values.items()]
-    columns = zip(sentences.columns, (sentences.a, sentences.b), strict=True)
-    repeated = [
-        f'{len(texts) - len(set(texts)):,} of {len(texts):,} sentences of "{column}" '
-        "repeat another: equal sentences are one answer"
-        for column, texts in columns
-        if len(set(texts)) < len(texts)
-    ]
-    notes = [
-        'a is "{}", b is "{}"; a tie with another sentence is an error'.format(*sentences.columns),
-        *repeated,
-    ]
+    notes = ['a is "{}", b is "{}"; a tie with another sentence is an error'.format(*sentences.columns)]
+    for column, texts in zip(sentences.columns, (sentences.a, sentences.b), strict=True):
+        if repeated := len(texts) - len(set(texts)):
+            equal = "repeat another: equal sentences are one answer"
+            notes.append(f'{repeated:,} of {len(texts):,} sentences of "{column}" {equal}')
     return _pair_scores("bitext", name, sentences, samples, notes=notes, documents=len(sentences))
 
 
