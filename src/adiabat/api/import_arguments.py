@@ -25,7 +25,7 @@ from adiabat.core.disk import new_file
 from adiabat.core.wording import remember_rows
 from adiabat.data.sources import Source, with_columns
 from adiabat.store.arrow_tables import TABLE_SUFFIXES
-from adiabat.store.vector_sources import CODES, VECTOR_NAMES, holds_codes, open_vectors
+from adiabat.store.vector_sources import CODES, VECTOR_NAMES, open_vectors
 
 
 class Imported(NamedTuple):
@@ -132,8 +132,7 @@ def _vector_file(vectors: Any, folder: Path, columns: Mapping[str, str]) -> str:
     except (ValueError, TypeError):
         raise wrong_type("vectors", allowed, vectors) from None
     if array.dtype.kind != "f" or array.ndim != 2:
-        fault = wrong_type("vectors", allowed, vectors)
-        raise TypeError(f"{fault}; {CODES}") if holds_codes(array) else fault
+        raise TypeError(f"{wrong_type('vectors', allowed, vectors)}; {CODES}")
     path = folder / "vectors.npy"
     with new_file(path) as file:
         np.save(file, array)

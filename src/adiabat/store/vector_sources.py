@@ -49,11 +49,10 @@ Ids = AnyPath | Sequence[str] | Sequence[int] | np.ndarray
 """Ids as callers may give them: a file, a list or an array."""
 
 CODES = (
-    "integers may be codes, whose scale is missing: save codes * scale + offset, as the engine that made "
-    "them reads them (of one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1), or "
-    "astype('float32') if they are the numbers themselves"
+    "convert them to float32; integers may be codes, whose scale is missing: save codes * scale + offset, as "
+    "the engine that made them reads them (of one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1)"
 )
-"""Advice on vectors of whole numbers."""
+"""Advice on vectors that are no floats: it holds for plain numbers and for codes of a quantiser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +119,20 @@ def _file_and_columns(
 
 
 def _named_column(
-    path: Path, name: str, columns: Mapping[str, str], usual: Sequence[str], present: Sequence[str]
+    path: Path,
+    name: str,
+    columns: Mapping[str, str],
+    usual: Sequence[str],
+    present: Sequence[str],
+    *,
+    required: bool = True,
 ) -> str | None:
     """The file's name of a column: the one that the address gives, or a usual one."""
-    if name not in columns:
-        return next((each for each in usual if each in present), None)
-    if columns[name] not in present:
+    wanted = (columns[name],) if name in columns else usual
+    found = next((each for each in wanted if each in present), None)
+    if found is None and (required or name in columns):
         raise StoreError(
-            f'{path}: expected the column "{columns[name]}" ({name}), got '
-            f"{', '.join(present)}; name a column that is there"
-        )
-    return columns[name]
-
-
-def _required_column(
-    path: Path, name: str, columns: Mapping[str, str], usual: Sequence[str], present: Sequence[str]
-) -> str:
-    """`_named_column` of a table that must have it."""
-    found = _named_column(path, name, columns, usual, present)
-    if found is None:
-        raise StoreError(
-            f"{path}: must have a column named {' or '.join(usual)}, got {', '.join(present)}; "
+            f"{path}: must have a column named {' or '.join(wanted)}, got {', '.join(present)}; "
             f"rename it, or add ?{name}=NAME"
         )
     return found
@@ -148,27 +140,13 @@ def _required_column(
 
 def _open_numpy(path: Path, block_rows: int) -> VectorSource:
     """An npy file of vectors, which holds no ids."""
-    with path.open("rb") as file:
-        head = file.read(6)
-    # `numpy.load` would open the archive too, and give a mapping of arrays.
-    if head.startswith(b"PK"):
-        raise StoreError(
-            f"{path}: must be an npy file, got an archive of several (npz); "
-            "write the one array with numpy.save"
-        )
-    if not head.startswith(b"\x93NUMPY"):
-        beginning = f"one that begins with {head!r}" if head else "an empty file"
-        raise StoreError(f"{path}: must be a whole npy file, got {beginning}; write it with numpy.save")
     array = _mapped(path)
-    if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
-        advice = CODES if holds_codes(array) else "save one"
-        # NumPy's files keep the bytes of a bfloat16, and not its name.
-        if array.dtype.kind == "V" and array.dtype.itemsize == 2:
-            advice = "save bfloat16 as float32"
-        raise StoreError(
-            f"{path}: vectors must be a float array of two dimensions, got "
-            f"{array.dtype} of shape {array.shape}; {advice}"
+    # `numpy.load` gives a mapping of arrays for an archive, and bytes for the numbers of a bfloat16.
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
+        given = (
+            f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive (npz)"
         )
+        raise StoreError(f"{path}: vectors must be a float array of two dimensions, got {given}; {CODES}")
 
     def blocks() -> Iterator[tuple[None, BlockArray]]:
         for start in range(0, len(array), block_rows):
@@ -178,18 +156,11 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
     return VectorSource(array.shape[1], False, blocks())
 
 
-def holds_codes(array: np.ndarray) -> bool:
-    """Whether an array may hold quantised vectors, one in each row."""
-    return array.ndim == 2 and array.dtype.kind in "iub"
-
-
-def _mapped(path: Path) -> np.ndarray:
+def _mapped(path: Path) -> Any:
     """An npy file, mapped into memory."""
-    with reading(
-        path, remedy="write it again with numpy.save, as numbers and not as Python objects", error=StoreError
-    ):
-        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        return array
+    remedy = "write it again with numpy.save, as numbers and not as Python objects"
+    with reading(path, remedy=remedy, error=StoreError):
+        return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def _open_table(path: Path, block_rows: int, named: Mapping[str, str]) -> VectorSource:
@@ -197,8 +168,8 @@ def _open_table(path: Path, block_rows: int, named: Mapping[str, str]) -> Vector
     opened = partial(reading, path, remedy="write the table again", error=StoreError)
     with opened():
         table = open_table(path)
-    id_name = _named_column(path, "doc_id", named, ID_NAMES, table.names)
-    vector_name = _required_column(path, "vector", named, VECTOR_NAMES, table.names)
+    id_name = _named_column(path, "doc_id", named, ID_NAMES, table.names, required=False)
+    vector_name = _named_column(path, "vector", named, VECTOR_NAMES, table.names)
     with opened():
         columns = (_lists(path, batch.column(0)) for batch in table.batches([vector_name], block_rows))
         width = next((int(length) for column in columns for length in _lengths(column) if length > 0), 0)
@@ -229,19 +200,13 @@ def _lists(path: Path, column: Any) -> Any:
         column, kind = column.storage, kind.storage_type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not pa.types.is_floating(kind.value_type):
-        value = kind.value_type if is_list else kind
-        advice = "convert it"
-        if pa.types.is_integer(value):
-            advice = CODES
-        elif pa.types.is_struct(kind):
-            advice = f"keep the field with the numbers: {', '.join(field.name for field in kind)}"
-        raise StoreError(f"{path}: vectors must be lists of floats, got a column of {kind}; {advice}")
+        raise StoreError(f"{path}: vectors must be lists of floats, got a column of {kind}; {CODES}")
     return column
 
 
 def _lengths(column: Any) -> Int[np.ndarray, " n"]:
-    """Length of each list; -1 for null."""
-    lengths: Int[np.ndarray, " n"] = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
+    """Length of each list; 0 for null."""
+    lengths: Int[np.ndarray, " n"] = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     return lengths
 
 
@@ -250,8 +215,7 @@ def _list_array(path: Path, column: Any, start: int, width: int) -> BlockArray:
     lengths = _lengths(column)
     odd = np.flatnonzero(lengths != width)
     if len(odd):
-        counts = {row: "is null" if lengths[row] < 0 else f"has {lengths[row]} numbers" for row in odd}
-        faults = (f"row {start + row} {count}" for row, count in counts.items())
+        faults = (f"row {start + row} has {lengths[row]} numbers" for row in odd)
         raise StoreError(
             f"{path}: vectors must all have {width} numbers, got "
             f"{several(faults, of='rows')}; correct or drop them"
@@ -267,13 +231,8 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
     except ImportError as error:
         reraise_unrelated(error)
         raise MissingDependencyError("faiss-cpu", extra="faiss", purpose="reading a faiss index") from error
-    with path.open("rb") as file:
-        if file.read(2) == b"IB":
-            raise StoreError(
-                f"{path}: must hold vectors of floats, got a binary index of one bit "
-                "a dimension; import the original vectors"
-            )
-    with reading(path, remedy="write it again with faiss.write_index", error=StoreError):
+    # Of a binary index faiss knows no name here.
+    with reading(path, remedy="import the original vectors", error=StoreError):
         index = faiss.read_index(str(path))
     # Lists packed for faiss's fast scan: reconstructing their vectors would crash the process.
     ivf = faiss.try_extract_index_ivf(index)
@@ -328,7 +287,7 @@ def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
     return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *labels])), index
 
 
-def read_ids(ids: AnyPath | Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
+def read_ids(ids: Ids) -> Iterator[str]:
     """Document ids of a list, an array or a file: ``.json``, ``.npy``, Parquet, Arrow (a column of
     `ID_NAMES`), or text lines.
     """
@@ -337,33 +296,16 @@ def read_ids(ids: AnyPath | Sequence[str] | Sequence[int] | np.ndarray) -> Itera
     path, columns = _file_and_columns(os.fspath(ids), "ids", ("doc_id",))
     if path.suffix in TABLE_SUFFIXES:
         return _column_ids(path, columns)
-    if path.suffix in (".json", ".npy"):
-        with reading(path, remedy="write it again", error=StoreError):
-            return iter(_plain_ids(path, _json_ids(path) if path.suffix == ".json" else _npy_ids(path)))
-    return _text_ids(path)
-
-
-def _npy_ids(path: Path) -> list[object]:
-    """Ids in an npy file."""
-    try:
-        array = np.load(path, allow_pickle=False)
-    except ValueError as error:
-        raise StoreError(
-            f"{path}: ids must be an npy file of strings or numbers, got: {error}; save them with astype(str)"
-        ) from error
-    if not isinstance(array, np.ndarray) or array.ndim != 1:
-        kind = f"one of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive (npz)"
-        raise StoreError(f"{path}: ids must be an array of one dimension, got {kind}; save one")
-    ids: list[object] = array.tolist()
-    return ids
-
-
-def _json_ids(path: Path) -> list[object]:
-    """Ids in a JSON list."""
-    ids = json.loads(path.read_text(encoding="utf-8-sig"))
-    if not isinstance(ids, list):
-        raise StoreError(f"{path}: ids must be a JSON list, got {type(ids).__name__}; write one")
-    return ids
+    if path.suffix not in (".json", ".npy"):
+        return _text_ids(path)
+    with reading(path, remedy="write it again, as a list of strings", error=StoreError):
+        if path.suffix == ".json":
+            found = json.loads(path.read_text(encoding="utf-8-sig"))
+        else:
+            found = np.load(path, allow_pickle=False)
+    if not isinstance(found, list | np.ndarray):
+        raise StoreError(f"{path}: ids must be one list, got {type(found).__name__}; write one")
+    return iter(_plain_ids(path, found))
 
 
 def _text_ids(path: Path) -> Iterator[str]:
@@ -385,25 +327,20 @@ def _text_ids(path: Path) -> Iterator[str]:
 
 def _column_ids(path: Path, columns: Mapping[str, str]) -> Iterator[str]:
     """Ids in a column of a table."""
+    start = 0
     with reading(path, remedy="write it again", error=StoreError):
         table = open_table(path)
-    name = _required_column(path, "doc_id", columns, ID_NAMES, table.names)
-
-    def ids() -> Iterator[str]:
-        start = 0
-        with reading(path, remedy="write it again", error=StoreError):
-            for batch in table.batches([name], IDS_PER_BLOCK):
-                yield from _plain_ids(path, batch.column(0).to_pylist(), start)
-                start += len(batch)
-
-    return ids()
+        name = _named_column(path, "doc_id", columns, ID_NAMES, table.names)
+        for batch in table.batches([name], IDS_PER_BLOCK):
+            yield from _plain_ids(path, batch.column(0).to_pylist(), start)
+            start += len(batch)
 
 
 def _plain_ids(source: Path | str, ids: Iterable[object], start: int = 0) -> list[str]:
     """Strings and whole numbers as text; any other value is refused, and so is what a lost block leaves in an
     array of strings.
     """
-    values = list(ids)
+    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     strange = ((i, value) for i, value in enumerate(values, start) if not _is_id(value))
     if odd := [f"entry {index} is {cut(repr(value), limit=60)}" for index, value in strange]:
         listed = several(odd, of="entries")
