@@ -126,11 +126,11 @@ def _named_column(
     present: Sequence[str],
     *,
     required: bool = True,
-) -> str | None:
-    """The file's name of a column: the one that the address gives, or a usual one."""
+) -> str:
+    """The file's name of a column: the one that the address gives, or a usual one; "" for none."""
     wanted = (columns[name],) if name in columns else usual
-    found = next((each for each in wanted if each in present), None)
-    if found is None and (required or name in columns):
+    found = next((each for each in wanted if each in present), "")
+    if not found and (required or name in columns):
         raise StoreError(
             f"{path}: must have a column named {' or '.join(wanted)}, got {', '.join(present)}; "
             f"rename it, or add ?{name}=NAME"
@@ -180,11 +180,11 @@ def _open_table(path: Path, block_rows: int, named: Mapping[str, str]) -> Vector
         start = 0
         with opened():
             for batch in table.batches([vector_name] + ([id_name] if id_name else []), block_rows):
-                ids = None if id_name is None else _plain_ids(path, batch.column(id_name).to_pylist(), start)
+                ids = _plain_ids(path, batch.column(id_name).to_pylist(), start) if id_name else None
                 yield ids, _list_array(path, _lists(path, batch.column(vector_name)), start, width)
                 start += len(batch)
 
-    return VectorSource(width, id_name is not None, blocks())
+    return VectorSource(width, bool(id_name), blocks())
 
 
 def _lists(path: Path, column: Any) -> Any:
