@@ -93,7 +93,7 @@ def test_a_beir_folder_has_the_column_in_its_metadata(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cluster", "message"),
     [
-        ("user", 'expected "user" (measure.cluster), found "query", "pos", "session" and "same"'),
+        ("user", 'must have "user" (measure.cluster), "query", "pos" (an example), got "query", "pos"'),
         (
             "same",
             "measure.cluster must name a column with different values, got x in every row of sessions.jsonl",

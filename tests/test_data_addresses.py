@@ -194,15 +194,9 @@ def test_each_set_of_an_evaluation_has_its_own_columns(run: Run, here: Path, tmp
 @pytest.mark.parametrize(
     ("retained", "facts"),
     [
-        ("law.csv", ['law.csv:1: expected "query" and "positive"', "?NAME=COLUMN behind its name"]),
-        (
-            "law.csv?query=frage",
-            ['found "frage" and "dokument"; map it with ?positive=dokument behind its name'],
-        ),
-        (
-            "law.csv?query=frage&positive=antwort",
-            ['expected "antwort" (?positive)', "name a column that is there"],
-        ),
+        ("law.csv", ['law.csv:1: must have "query", "positive"', "?NAME=COLUMN"]),
+        ("law.csv?query=frage", ['"frage" (query), "positive"', 'got "frage", "dokument"']),
+        ("law.csv?query=frage&positive=antwort", ['"antwort" (positive)', 'got "frage", "dokument"']),
         ("law.csv?frage=query", ['got "frage=query"']),
     ],
 )
@@ -254,8 +248,7 @@ def test_rows_in_memory_are_named_by_their_argument(here: Path) -> None:
     assert str(caught.value) == 'row 2 of data: "query" must not be empty'
     with pytest.raises(
         adiabat.AdiabatError,
-        match=r'row 1 of retain: expected "q" and "positive", found "q" and '
-        r'"p"; map it with {"positive": "p"}',
+        match=r'row 1 of retain: must have "q", "positive" .* got "q", "p"; map what is missing in columns',
     ):
         adiabat.evaluate("model", "store", PAIRS, retain=[("store", [{"q": "a", "p": "d1"}])])
     with pytest.raises(
@@ -283,7 +276,7 @@ def test_frames_of_pandas_and_polars_are_rows_corpora_and_vectors(
     store = adiabat.embed("model", frame(DOCUMENTS), tmp_path / "store")
     assert store.doc_ids([0, 19]) == ["d0", "d19"]
     named = [{"frage": pair["query"], "pos": pair["pos"]} for pair in PAIRS]
-    with pytest.raises(adiabat.AdiabatError, match="row 1 of data: expected"):
+    with pytest.raises(adiabat.AdiabatError, match="row 1 of data: must have"):
         adiabat.inspect(frame(named), settings={"data": {"columns": {"query": "fragen"}}})
     assert adiabat.inspect(frame(named), settings={"data": {"columns": {"query": "frage"}}}).rows == 20
     vectors = store.gather(range(20)).tolist()
@@ -378,4 +371,4 @@ def test_a_folder_of_text_files_is_embedded_and_mined_as_a_corpus(
         ).code
         == 0
     )
-    assert_refused(run(*evaluate(str(tmp_path / "texts"))), "expected")
+    assert_refused(run(*evaluate(str(tmp_path / "texts"))), "d0.txt: must have")

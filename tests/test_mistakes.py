@@ -122,7 +122,7 @@ MISTAKES: list[Mistake] = [
     (tune("not_json.jsonl"), "2 faults", "not_json.jsonl:2", "this is no JSON", "not_json.jsonl:3"),
     (embed("not_json.jsonl"), "2 faults", "not_json.jsonl:2", "this is no JSON", "not_json.jsonl:3"),
     (tune("no_keys.jsonl"), "12 faults", "no_keys.jsonl:2:", "no_keys.jsonl:11:", "and 2 more"),
-    (evaluate("other_keys.jsonl"), "other_keys.jsonl:1:", 'data.columns.positive = "reply"'),
+    (evaluate("other_keys.jsonl"), "other_keys.jsonl:1: must have", '"positive" (an example)'),
     (tune("unknown_doc.jsonl"), "unknown_doc.jsonl:21", "d999", "adiabat embed"),
     (evaluate("unknown_doc.jsonl"), "unknown_doc.jsonl:21", "d999", "data.missing = drop"),
     (tune("empty_query.jsonl"), 'empty_query.jsonl:21: "query" must not be empty'),

@@ -54,7 +54,7 @@ def test_negatives_are_taken_by_number():
     names = ("query", "negative_10", "negative_2", "negative", "negative_x")
     assert Columns().find_all("negative", row(*names)) == ["negative", "negative_2", "negative_10"]
     assert Columns({"negative": "negative_2"}).find_all("negative", row(*names)) == ["negative_2"]
-    with pytest.raises(RowError, match=r'expected "bad" \(data\.columns\.negative\)'):
+    with pytest.raises(RowError, match=r'"bad" \(negative\)'):
         Columns({"negative": "bad"}).find_all("negative", row(*names))
 
 
@@ -106,40 +106,20 @@ def test_a_grid_has_objects_by_language_and_a_mapping_overrides_aliases():
 @pytest.mark.parametrize(
     ("mapping", "names", "facts"),
     [
-        (
-            {},
-            ("question", "answer", "passage"),
-            ['found "passage" and "answer"', 'data.columns.positive = "passage" or "answer"'],
-        ),
-        ({}, ("premise", "hypothesis", "label"), ["premise and hypothesis by language, found one text each"]),
+        ({}, ("question", "answer", "passage"), ['got "passage", "answer"', "one column for positive"]),
+        ({}, ("premise", "hypothesis", "label"), ['"premise", "hypothesis"', "objects by language"]),
         (
             {},
             ("query", "reply"),
-            ['expected "query" and "positive", found "query" and "reply"', 'data.columns.positive = "reply"'],
+            ['"query", "positive" (an example)', 'got "query", "reply"', "?NAME=COLUMN"],
         ),
-        ({}, ("q", "p"), ['expected "q" and "positive"', 'map it with data.columns.positive = "p"']),
-        (
-            {},
-            ("query", "a", "b"),
-            ['found "query", "a" and "b"', "say which it is with data.columns.positive"],
-        ),
-        (
-            {},
-            ("lang", "en"),
-            [
-                '"doc_id" and "text" (a document), or "query" and "positive" (an example), or "premise"',
-                "data.columns.NAME, such as settings={",
-            ],
-        ),
-        (
-            {"positive": "answer"},
-            ("query", "pos"),
-            ['expected "answer" (data.columns.positive)', 'found "query" and "pos"'],
-        ),
+        ({}, ("q", "p"), ['"q", "positive" (an example)', "map what is missing in columns"]),
+        ({}, ("lang", "en"), ['"doc_id", "text" (a document)', '"query", "positive"', '"premise"']),
+        ({"positive": "answer"}, ("query", "pos"), ['"answer" (positive)', 'got "query", "pos"']),
     ],
 )
 def test_a_row_without_its_columns_is_refused_with_what_to_map(mapping, names, facts):
-    with pytest.raises(DataError, match="^pairs.jsonl:1843: ") as caught:
+    with pytest.raises(DataError, match="^pairs.jsonl:1843: must have ") as caught:
         Columns(mapping).layout(row(*names), wanted=ALL)
     assert all(fact in str(caught.value) for fact in facts), caught.value
 
@@ -147,11 +127,7 @@ def test_a_row_without_its_columns_is_refused_with_what_to_map(mapping, names, f
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        (
-            {"positve": "answer"},
-            r"unknown key data\.columns\.positve; did you mean data\.columns\.positive\?",
-        ),
-        ({"zzz": "answer"}, r"unknown key data\.columns\.zzz; the names are doc_id, text, "),
+        ({"positve": "answer"}, "columns must map names of one kind of row, got positve;"),
         ({"doc_id": "a", "query": "b"}, "columns must map names of one kind of row, got doc_id, query;"),
         ({"doc_id": "a"}, "columns must map .*query, positive here, got doc_id; leave these out"),
     ],
@@ -310,7 +286,7 @@ def test_many_columns_are_named_in_a_short_line(tmp_path: Path) -> None:
         tmp_path / "t.jsonl", {"query": "a", "positive": "x", **{f"u{'v' * n}": 0 for n in range(5_000)}}
     )
     (said,) = listed(path)[1]
-    assert said.endswith(" and 992 or more")
+    assert said.endswith(" and others")
     assert len(said) < 500
 
 

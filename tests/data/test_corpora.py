@@ -61,7 +61,7 @@ def test_columns_are_mapped(tmp_path):
 def test_a_source_is_checked_at_the_call(tmp_path):
     with pytest.raises(DataError, match=r"must exist, got no such file"):
         read_corpus(tmp_path / "none.jsonl")
-    with pytest.raises(DataError, match='expected "doc_id" and "text" .* found "a"'):
+    with pytest.raises(DataError, match='must have "doc_id", "text" .* got "a"'):
         read_corpus(write(tmp_path / "c.jsonl", {"a": 1}))
     write(tmp_path / "beir" / "corpus.jsonl", {"_id": "1", "text": "a"})
     with pytest.raises(ConfigError, match="split must be left out for the corpus of the BEIR folder"):
@@ -150,7 +150,7 @@ def test_a_language_grid_gives_its_hypotheses(tmp_path):
                 "8 faults: ",
                 ':2: "text" must not be empty',
                 ':3: "doc_id"',
-                ':4: expected "doc_id" and "text"',
+                ':4: must have "doc_id", "text"',
                 ':5: "text" must be a text, got a number',
                 ":6 must be one JSON object",
                 ':7: document id must be unique, got "a" again, first at {path}:1',

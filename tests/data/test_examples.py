@@ -242,7 +242,7 @@ EN = {"premise": {"en": "e"}, "hypothesis": {"en": "E"}}
                 ':3: "pos" must name at least one document',
                 ':4: "pos" must not be empty',
                 ':5: "neg" must not be empty',
-                ':6: expected "query" and "positive"',
+                ':6: must have "query", "positive"',
                 ":7 must be one JSON object",
                 ':8: query id must be unique, got "a" again, first at {path}:1',
             ],
@@ -281,7 +281,7 @@ EN = {"premise": {"en": "e"}, "hypothesis": {"en": "E"}}
         ),
         (
             [{"doc_id": "1", "text": "a"}],
-            [':1: expected "query" and "positive" (an example), or "premise" and "hypothesis" '],
+            [':1: must have "query", "positive" (an example) or "premise", "hypothesis" '],
         ),
     ],
     ids=["triplets", "grid", "no common language", "corpus"],

@@ -326,7 +326,7 @@ def test_a_fault_ends_its_own_reading_alone_and_a_mended_line_lets_reading_conti
         (
             "other.jsonl",
             b'{"query": "a", "reply": "b"}\n',
-            'expected "query" and "positive", found "query" and "reply"',
+            'must have "query", "positive" .* got "query", "reply"',
         ),
     ],
 )

@@ -412,8 +412,8 @@ def test_a_first_row_is_never_taken_for_the_header(tmp_path: Path) -> None:
 
 def test_a_header_of_unknown_names_is_asked_for_where_it_stands(tmp_path: Path) -> None:
     path = written(tmp_path / "c.tsv", "d1\twet\nd2\tdry\n")
-    assert corpus_fault(path).startswith(f"{path}:1: expected ")
-    assert "or put a header before the first row if these are values" in corpus_fault(path)
+    assert corpus_fault(path).startswith(f"{path}:1: must have ")
+    assert "CSV and TSV begin with a header of names" in corpus_fault(path)
 
 
 def test_columns_that_pandas_numbered_are_names(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_settings_that_do_not_fit_the_data_are_refused(tmp_path):
     path = write(tmp_path / "pairs.jsonl", {"query": "q", "pos": ["p"]})
     with pytest.raises(ConfigError, match="no effect without a model"):
         inspect(str(path), settings=InspectSettings(encoder=EncoderSection(max_tokens=9)))
-    with pytest.raises(DataError, match=r'expected "forum" \(data.columns.topic\), found "query" and "pos"'):
+    with pytest.raises(DataError, match=r'"forum" \(topic\), "query", "pos" .* got "query", "pos"'):
         inspected(path, columns={"topic": "forum"})
     corpus = write(tmp_path / "corpus.jsonl", {"_id": "1", "text": "t"})
     with pytest.raises(ConfigError, match=r"data.corpus must be left out for .*, which holds a corpus"):
@@ -313,7 +313,7 @@ Q, P = (
                 '{path}:6: "query" must not be empty',
                 '{path}:7: "query"',
                 "{path}:8 must",
-                "{path}:9: exp",
+                "{path}:9: must have",
                 "{path}:10 must be UTF-8",
             ],
         ),

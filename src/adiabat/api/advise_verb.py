@@ -158,7 +158,6 @@ class _Queries:
     rows: str
     section: DataSection
     usual_split: str
-    setting: str
 
     @property
     def split(self) -> str | None:
@@ -166,7 +165,7 @@ class _Queries:
 
     def addressed(self, store: Store) -> AddressedSet:
         return addressed_queries(
-            self.rows, store, self.section, role="data", usual_split=self.usual_split, setting=self.setting
+            self.rows, store, self.section, role="data", usual_split=self.usual_split
         )
 
 
@@ -175,8 +174,8 @@ def _queries(sets: Sequence[tuple[str, str]], target: DataSection) -> list[_Quer
     retained = DataSection(missing=target.missing, ids=target.ids)
     first, *others = sets
     return [
-        _Queries(*first, target, USUAL_SPLIT, "data.columns"),
-        *(_Queries(*each, retained, "test", "") for each in others),
+        _Queries(*first, target, USUAL_SPLIT),
+        *(_Queries(*each, retained, "test") for each in others),
     ]
 
 

@@ -142,13 +142,12 @@ def addressed_queries(
     *,
     role: str = "queries",
     usual_split: str = "test",
-    setting: str = "data.columns",
 ) -> AddressedSet:
     """Read queries with positives, and find their documents in a store; `role` names them in the message
     about a language grid.
     """
     examples = read_examples(
-        source, split=data.split, columns=data.columns.given(), usual_split=usual_split, setting=setting
+        source, split=data.split, columns=data.columns.given(), usual_split=usual_split
     )
     if not isinstance(examples, ExampleSet):
         raise DataError(

@@ -9,13 +9,13 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import cut, numbered
-from adiabat.core.wording import assignment, in_callers_words, typed_command
+from adiabat.core.wording import in_callers_words
 from adiabat.data.folders import table_name
 from adiabat.data.lines import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
 from adiabat.data.sources import Source
@@ -26,9 +26,14 @@ Parsed = TypeVar("Parsed")
 _MAX_NAMES = 1_000
 """Maximum number of column names in memory: objects whose keys are ids must not fill it."""
 _SHOWN_NAMES = 8
+"""Ignored columns that a remark names."""
 _USUAL = frozenset(("metadata", "pos_scores", "neg_scores", "vector", "embedding", "embeddings", "vec"))
 """Columns of field formats that are not read as rows: of BEIR corpora, of FlagEmbedding's mined negatives,
 and vectors of an import."""
+
+
+_WHERE_MAPPED = 'in columns (NAME = "COLUMN") or behind the path (?NAME=COLUMN)'
+_MAP = f"map what is missing {_WHERE_MAPPED}; CSV and TSV begin with a header of names"
 
 
 class Remarks:
@@ -43,19 +48,14 @@ class Remarks:
 
     def add_unread(self, row: Row, used: Set[str], known: Iterable[str] = ()) -> None:
         """Note the columns of a row that are not read, each with its nearest match among `known`."""
-        unread = row.values.keys() - used - _USUAL - self._unread.keys()
-        if not unread:
-            return
         known = list(known)
-        for name in filter(unread.__contains__, row.values):
-            if len(self._unread) == _MAX_NAMES:
+        for name in row.values:
+            # One more than is shown tells that there are others: objects may have a key for each id.
+            if len(self._unread) > _SHOWN_NAMES:
                 return
-            self._unread[name] = ""
-            # Only names that are shown are compared: a file may have hundreds of them.
-            if len(self._unread) <= _SHOWN_NAMES:
+            if name not in used and name not in _USUAL and name not in self._unread:
                 near = difflib.get_close_matches(name.lower(), known, n=1)
-                if near != [name]:
-                    self._unread[name] = "".join(near)
+                self._unread[name] = "" if near == [name] else "".join(near)
 
     def add_list(self, column: str, location: str, *, read: bool) -> None:
         """Note a text that looks like a list, and whether it is read as one."""
@@ -85,18 +85,15 @@ class Remarks:
         sentences = self.interpretations()
         if self._unread:
             listed = []
-            for name, near in [*self._unread.items()][:_SHOWN_NAMES]:
+            for name, near in islice(self._unread.items(), _SHOWN_NAMES):
                 nearest = f' (nearest known name: "{near}")' if near else ""
                 listed.append(_short(name, 40) + nearest)
-            more = len(self._unread) - _SHOWN_NAMES
-            # Names beyond the limit were not kept, so that their number is not known.
-            at_least = " or" if len(self._unread) == _MAX_NAMES else ""
-            others = f" and {more:,}{at_least} more" if more > 0 else ""
+            others = " and others" if len(self._unread) > _SHOWN_NAMES else ""
             sentences.append(f"ignored columns: {', '.join(listed)}{others}")
         return sentences
 
     def warn(self, source: str | Path) -> None:
-        """Warn of all remarks."""
+        """Warn of all remarks on a source."""
         for sentence in self.sentences():
             warnings.warn(f"{in_callers_words(source)}: {sentence}", stacklevel=2)
 
@@ -120,56 +117,26 @@ class Columns:
         *,
         source: str | Path = "",
         usual: Mapping[str, str] | None = None,
-        setting: str = "data.columns",
     ) -> None:
         """Take the mapping that applies to all rows; the columns in the address of `source` come before it.
 
         Args:
             usual: Names that come first in rows that have them.
-            setting: Table of settings that maps these columns, for messages; "" for data whose own address
-                does.
         """
-        self.addressed: Mapping[str, str] = Source.of(source).columns
-        self.mapping: Mapping[str, str] = {**(mapping or {}), **self.addressed}
-        self.usual: Mapping[str, str] = dict(usual or {})
-        self.setting = setting
+        self.mapping: Mapping[str, str] = {**(mapping or {}), **Source.of(source).columns}
+        self.usual: Mapping[str, str] = usual or {}
         self.remarks = Remarks()
         self.labelled = False
         self._noted: set[str] = set()
         self._document_columns: dict[tuple[str, ...], tuple[list[str], list[str], str | None]] = {}
-        for name in self.mapping:
-            if name not in COLUMN_ALIASES:
-                near = difflib.get_close_matches(name, COLUMN_ALIASES, n=1, cutoff=0.6)
-                advice = (
-                    f"did you mean {self._key(near[0])}?"
-                    if near
-                    else f"the names are {', '.join(name for name in COLUMN_ALIASES if '.' not in name)}"
-                )
-                raise ConfigError(f"unknown key {self._key(name)}; {advice}")
-        self.layouts: tuple[Layout, ...] = tuple(
-            layout for layout, names in OF_LAYOUT.items() if set(names).issuperset(self.mapping)
-        )
+        # One row is of one kind, so that no mapping can serve two.
+        self.layouts = [layout for layout, names in OF_LAYOUT.items() if self.mapping.keys() <= {*names}]
         if not self.layouts:
             raise ConfigError(
                 f"columns must map names of one kind of row, got {', '.join(self.mapping)}; a row is a "
                 "document (doc_id, text, title), an example (query_id, query, positive, negative, label, "
                 "topic, tag) or a sentence pair (premise, hypothesis, label)"
             )
-
-    def _key(self, name: str) -> str:
-        """Where the user names a column."""
-        return f"?{name}" if name in self.addressed or not self.setting else f"{self.setting}.{name}"
-
-    def _naming(self, name: str, column: str) -> str:
-        """How the user names a column of this data."""
-        if self.setting:
-            return f'{self.setting}.{name} = "{column}"'
-        # A retention set, which has no settings of its own at either door.
-        return (
-            f"?{name}={column} behind its name"
-            if typed_command()
-            else f'{{"{name}": "{column}"}} as the third of its entry'
-        )
 
     def find(self, name: str, row: Row) -> str | None:
         """The file's name for our column `name`, or None if the row has no such column."""
@@ -182,8 +149,8 @@ class Columns:
         # Two names for one column: choosing one in silence could train on the wrong texts.
         if len(present) > 1:
             raise DataError(
-                f"{row.location}: expected one column for {name}, found {_enumerated(present)}; "
-                f'choose with {self._naming(name, present[0])} or "{present[1]}"'
+                f"{row.location}: must have one column for {name}, got {quoted(present)}; "
+                f"choose one {_WHERE_MAPPED}"
             )
         if name == "positive" and not present:
             present = more_columns(name, row.values)
@@ -193,7 +160,7 @@ class Columns:
         """Like `find`, for a required column."""
         column = self.find(name, row)
         if column is None:
-            raise RowError(self.missing(name, row, layout))
+            raise RowError(self._lacking(row, [layout]), advice=_MAP)
         return column
 
     def find_all(self, name: str, row: Row) -> list[str]:
@@ -257,8 +224,9 @@ class Columns:
                 f"columns must map {names} here, got {', '.join(self.mapping)}; leave these out"
             )
         for name, column in self.mapping.items():
+            # An empty name says that the file has no labels.
             if column not in row.values and (name, column) != ("label", ""):
-                raise DataError(self.missing(name, row, possible[0]))
+                raise DataError(f"{self._lacking(row, possible)}; {_MAP}")
         if {"examples", "corpus"}.issubset(possible) and _is_document(row):
             possible.remove("examples")
         for layout in possible:
@@ -267,54 +235,19 @@ class Columns:
             is_whole = len(present) == len(columns)
             if is_whole and (layout != "grid" or all(isinstance(value, Mapping) for value in present)):
                 return layout
-        raise DataError(self._unknown_layout(row, possible))
+        raise DataError(f"{self._lacking(row, possible)}; {_MAP}")
 
-    def missing(self, name: str, row: Row, layout: Layout) -> str:
-        """The phrase for a missing column."""
-        location = row.header or row.location
-        present = f"found {_enumerated(row.values) or 'no columns'}"
-        if name in self.mapping:
-            setting = name if "." in name else self._key(name)
-            return (
-                f'{location}: expected "{self.mapping[name]}" ({setting}), '
-                f"{present}; name a column that is there"
-            )
-        known = {self.find(other, row) for other in OF_LAYOUT[layout]}
-        known.update(more_columns("negative", row.values) if layout == "examples" else ())
-        # If one column alone is not read, it is probably the one that is missing.
-        unknown = [column for column in row.values if column not in known]
-        if len(unknown) == 1:
-            advice = f"map it with {self._naming(name, unknown[0])}"
-        else:
-            advice = f"say which it is with {self._key(name) if self.setting else self._naming(name, 'NAME')}"
-        # A column that exists under another name is listed by that name.
-        expected = [self.find(other, row) or other for other in REQUIRED[layout]]
-        return f"{location}: expected {_enumerated(expected)}, {present}; {advice}"
-
-    def _unknown_layout(self, row: Row, possible: Sequence[Layout]) -> str:
-        """The phrase for a row that fits no layout: the columns missing from the layout that it fits best."""
-        missing = {
-            layout: [name for name in REQUIRED[layout] if self.find(name, row) is None] for layout in possible
-        }
-        # Each layout requires two columns.
-        closest = min(reversed(possible), key=lambda layout: len(missing[layout]))
-        if len(missing[closest]) == len(REQUIRED[closest]) and len(possible) > 1:
-            kinds = [f"{_enumerated(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible)]
-            header = ", or put a header before the first row if these are values" if row.header else ""
-            naming = self._naming("NAME", "COLUMN")
-            if self.setting:
-                first = f"{self.setting}.{REQUIRED[possible[-1]][0]}"
-                naming = f"{self.setting}.NAME, such as {assignment(first, 'COLUMN')}"
-            return (
-                f"{row.header or row.location}: expected {', or '.join(kinds)}, found "
-                f"{_enumerated(row.values) or 'no columns'}; map them with {naming}{header}"
-            )
-        if not missing[closest]:
-            return (
-                f"{row.location}: expected premise and hypothesis by language, found "
-                "one text each; give objects by language"
-            )
-        return self.missing(missing[closest][0], row, closest)
+    def _lacking(self, row: Row, layouts: Sequence[Layout]) -> str:
+        """The phrase for a row that has the columns of none of these kinds."""
+        mapped = [f'"{column}" ({name})' for name, column in self.mapping.items() if column]
+        kinds = []
+        for layout in reversed(layouts):
+            unmapped = [name for name in REQUIRED[layout] if name not in self.mapping]
+            # The file's name of each column where it has one, otherwise ours.
+            usual = [f'"{self.find(name, row) or name}"' for name in unmapped]
+            kinds.append(f"{', '.join([*mapped, *usual])} ({MEANING[layout]})")
+        got = quoted(row.values) or "no columns"
+        return f"{row.header or row.location}: must have {' or '.join(kinds)}, got {got}"
 
 
 def _is_document(row: Row) -> bool:
@@ -362,11 +295,10 @@ class Table:
         split: str | None = None,
         wanted: Sequence[Layout],
         usual: Mapping[str, str] | None = None,
-        setting: str = "data.columns",
         whole: bool = False,
     ) -> "Table":
         """Check a source and its first row, which decides the kind of all rows."""
-        columns, faults = Columns(mapping, source=source, usual=usual, setting=setting), FileFaults()
+        columns, faults = Columns(mapping, source=source, usual=usual), FileFaults()
         first, rows = first_row(
             read_rows(source, split=split, faults=faults, whole=whole, mapped=True), faults, source
         )
@@ -466,9 +398,3 @@ def plain_value(value: object) -> str:
 def quoted(names: Iterable[str]) -> str:
     """Names in quotes, separated by commas."""
     return ", ".join(f'"{name}"' for name in names)
-
-
-def _enumerated(names: Iterable[str]) -> str:
-    """Names in quotes, the last two with "and" between them."""
-    *others, last = [f'"{name}"' for name in names] or [""]
-    return f"{', '.join(others)} and {last}" if others else last

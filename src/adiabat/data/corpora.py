@@ -39,7 +39,6 @@ def read_corpus(
     blank: Blank = "error",
     whole: bool = True,
     usual: Mapping[str, str] | None = None,
-    setting: str = "data.columns",
 ) -> Iterator[Document]:
     """Iterate over the documents of a source, in order; `whole` reads all splits of it, with a note, where
     none is named.
@@ -54,7 +53,7 @@ def read_corpus(
     The source and its first row are checked at the call. Memory grows by about ten bytes per document (an
     example file: about 100 per unique text), to find repeated ids.
     """
-    table = open_corpus(source, columns, split, whole=whole, usual=usual, setting=setting)
+    table = open_corpus(source, columns, split, whole=whole, usual=usual)
     if blank != "error" and table.layout != "corpus":
         kind = "examples" if table.layout == "examples" else "a language grid"
         raise ConfigError(
@@ -84,9 +83,8 @@ def open_corpus(
     wanted: Sequence[Layout] = ANY,
     whole: bool = False,
     usual: Mapping[str, str] | None = None,
-    setting: str = "data.columns",
 ) -> Table:
-    """The table with the documents of a source; `usual` and `setting` as in `Columns`."""
+    """The table with the documents of a source; `usual` as in `Columns`."""
     table, mapped = documents_file(source), dict(mapping or {})
     if table != source:
         if split is not None:
@@ -98,7 +96,7 @@ def open_corpus(
         addressed = Source.of(source).columns.items()
         mapped |= {name: column for name, column in addressed if name in OF_DOCUMENTS}
         usual = {**BEIR_ID, **(usual or {})}
-    return Table.open(table, mapped, split=split, wanted=wanted, whole=whole, usual=usual, setting=setting)
+    return Table.open(table, mapped, split=split, wanted=wanted, whole=whole, usual=usual)
 
 
 def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]:

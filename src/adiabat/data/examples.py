@@ -68,12 +68,12 @@ def source_identity(address: str, split: str | None) -> tuple[str, str | None]:
     return source_and_split(address, split)
 
 
-def require_columns(source: str, columns: Mapping[str, str], *, setting: str = "data.columns") -> None:
+def require_columns(source: str, columns: Mapping[str, str]) -> None:
     """Check the columns of a file of examples by its first row; folders and data sets of the hub are checked
     as they are read.
     """
     if Path(Source.of(source).path).is_file():
-        Table.open(source, columns, wanted=_WANTED, setting=setting)
+        Table.open(source, columns, wanted=_WANTED)
 
 
 def read_examples(
@@ -82,7 +82,6 @@ def read_examples(
     split: str | None = None,
     columns: Mapping[str, str] | None = None,
     usual_split: str = "test",
-    setting: str = "data.columns",
 ) -> ExampleSet | LanguageGridSet:
     """Read a data set of queries with relevant and irrelevant documents, or of sentence pairs in several
     languages.
@@ -98,7 +97,6 @@ def read_examples(
     Args:
         split: Split of a judged set, a folder or a ``datasets`` source. None takes the only one; of several
             in a judged set, the usual one.
-        setting: Table of settings that maps the columns, for messages; "" for data whose own address does.
 
     Returns:
         The examples in file order, or the sentence pairs in the languages that all of them have, sorted.
@@ -111,7 +109,7 @@ def read_examples(
         addressed = Source.of(source).columns.items()
         of_queries = {name: column for name, column in addressed if name not in OF_DOCUMENTS}
         return read_judged(judged, judged.chosen_split(split, usual_split), {**(columns or {}), **of_queries})
-    table = Table.open(source, columns, split=split, wanted=_WANTED, setting=setting)
+    table = Table.open(source, columns, split=split, wanted=_WANTED)
     if table.layout == "grid":
         # Loaded only for language grids.
         from adiabat.data.language_grids import read_grid

@@ -217,7 +217,12 @@ REQUIRED: Mapping[Layout, tuple[str, ...]] = {
 }
 
 
-MEANING: Mapping[Layout, str] = {"grid": "a sentence pair", "examples": "an example", "corpus": "a document"}
+MEANING: Mapping[Layout, str] = {
+    "grid": "a sentence pair, two objects by language",
+    "examples": "an example",
+    "corpus": "a document",
+}
+"""What each kind of row is, for messages."""
 
 
 _KNOWN = frozenset(chain.from_iterable(COLUMN_ALIASES.values()))

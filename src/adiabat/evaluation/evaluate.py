@@ -103,8 +103,7 @@ def read_dataset(
         by_column = settings.measure.cluster not in ("documents", "none")
     if by_column:
         columns["measure.cluster"] = settings.measure.cluster
-    setting = "data.columns" if role == "target" else ""
-    examples = read_examples(path, split=split, columns=columns, setting=setting)
+    examples = read_examples(path, split=split, columns=columns)
     if isinstance(examples, LanguageGridSet):
         require_every_label(examples, source=path)
         return Dataset(store, examples, role, path, split, baseline_stores)

@@ -34,7 +34,7 @@ def require_sets(
     require_inputs(examples, stores=[store for store, _ in sets])
     require_other_data(sets, splits)
     for number, (_, data) in enumerate(sets):
-        require_columns(data, {} if number else columns, setting="" if number else "data.columns")
+        require_columns(data, {} if number else columns)
 
 
 def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:

@@ -203,7 +203,6 @@ def _documents(corpus: str, folder: Path, section: EmbedDataSection, *, replacea
             columns=section.columns.given(),
             split=section.split,
             blank=section.blank,
-            setting="corpus.columns",
         ),
         folder,
         source=corpus,
