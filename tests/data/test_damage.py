@@ -23,6 +23,7 @@ from adiabat.core.files import read_json
 from adiabat.data import table_formats as hub
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
+from adiabat.data.folders import Place
 from adiabat.data.judgements import read_qrels, read_run
 from adiabat.data.lines import LONGEST_LINE
 from adiabat.data.parallel import ParallelSource, read_parallel
@@ -125,7 +126,7 @@ def test_whatever_the_hub_fails_with_is_one_line(monkeypatch: pytest.MonkeyPatch
         DataError,
         match=r"^hf:some/set must be a readable data set, got: Dataset scripts are no longer supported, but",
     ):
-        list(hub.dataset_rows("hf:some/set", split=None))
+        list(hub.dataset_rows(Place("hub", "hf:some/set")))
 
 
 def test_a_fault_that_no_reader_foresaw_names_the_file(

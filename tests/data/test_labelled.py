@@ -105,10 +105,10 @@ DUPLICATES = [{"a": "x", "b": "y", "dup": label} for label in (False, True, True
             [
                 "9 faults: ",
                 ":3: \"score\" must be a finite number, got 'high'",
-                ':4: "score" must be a finite number, got none',
+                ':4: "score" must be a finite number, got None',
                 ':5: "score" must be a finite number, got nan',
-                ':6: "score" must be a finite number, got true or false',
-                ':7: "score" must be a finite number, got a list',
+                ':6: "score" must be a finite number, got True',
+                ':7: "score" must be a finite number, got [1]',
                 f':8: "score" must be a finite number, got 1{"0" * 58}…; ',
                 ":9: \"score\" must be a finite number, got '1_0'",
                 ':10: "a" must not be empty',
@@ -119,15 +119,19 @@ DUPLICATES = [{"a": "x", "b": "y", "dup": label} for label in (False, True, True
             read_scored_pairs,
             3 * PAIRS,
             {"sets": "set"},
-            ["2 faults: ", "for 'one', got 3 alone, 3 times", "for 'two', got 0.5 alone"],
+            [
+                "2 faults: ",
+                "3 with 1 different scores in the set 'one'",
+                "3 with 1 different scores in the set 'two'",
+            ],
         ),
-        (read_scored_pairs, 3 * PAIRS[:1], {}, ['different scores in "score", got 3 alone, 3 times;']),
-        (read_scored_pairs, PAIRS, {}, [" must have at least 3 pairs, got 2"]),
+        (read_scored_pairs, 3 * PAIRS[:1], {}, ['different scores in "score" in each set, got 3 with 1']),
+        (read_scored_pairs, PAIRS, {}, ["must have at least 3 pairs", "got 2 with 2"]),
         (
             read_scored_pairs,
             [*PAIRS, *MORE, *LAST[:1]],
             {"sets": "set"},
-            [" must have at least 3 pairs for 'two', got 2"],
+            ["must have at least 3 pairs", "got 2 with 2 different scores in the set 'two'"],
         ),
         (
             read_labelled_pairs,
@@ -147,7 +151,7 @@ DUPLICATES = [{"a": "x", "b": "y", "dup": label} for label in (False, True, True
             [
                 "3 faults: ",
                 ':2: "label" must not be empty',
-                ':3 must have the column "label"',
+                ':3 must have the columns "label" (label)',
                 ':4: "label" must be a text or a number',
             ],
         ),
@@ -155,7 +159,7 @@ DUPLICATES = [{"a": "x", "b": "y", "dup": label} for label in (False, True, True
             read_parallel_texts,
             [{"en": "one", "de": "eins"}, {"en": "two", "de": "eins"}],
             {"a": "en", "b": "de"},
-            ['got 2 rows with the same in "de"'],
+            ['got only one in "de"'],
         ),
     ],
 )
@@ -215,15 +219,10 @@ def test_a_filter_compares_numbers_and_truth_values_as_settings_write_them(tmp_p
 
 def test_a_filter_that_leaves_nothing_tells_what_there_is(tmp_path):
     path = write(tmp_path / "rows.jsonl", *ROWS)
-    told = 'got none of 3; "lang" is "en" (2), "de" (1)'
-    assert refusal(texts, path, lang="fr") == f'{path} must have rows where "lang" is "fr", {told}'
-    assert refusal(texts, path, lang="de", split="dev").endswith(
-        f'"lang" is "de" and "split" is "dev", {told}; "split" is "test" (2), "dev" (1)'
+    assert refusal(texts, path, lang="de", split="dev").startswith(
+        f'{path} must have rows where "lang" is "de" and "split" is "dev", got none; '
     )
-    assert 'there is no column "langs", did you mean "lang"?' in refusal(texts, path, langs="en")
-    assert 'there is no column "zzz", the columns are "lang", "split", "i", "a", "seen"' in refusal(
-        texts, path, zzz="en"
-    )
+    assert '"split": ' in refusal(texts, path, langs="en")
 
 
 def test_of_many_values_the_ten_most_frequent_are_named():
@@ -239,8 +238,8 @@ def test_columns_that_the_first_wanted_row_lacks_are_asked_for_together(tmp_path
     with pytest.raises(DataError) as caught:
         selected_rows(path, columns, dict, split=None, where={"lang": "de"})
     assert str(caught.value) == (
-        f'{path}:2 must have the columns "sentence", "similarity", got "lang", "sentence1", "gold"; '
-        'name the right ones with a (did you mean "sentence1"?) and score'
+        f'{path}:2 must have the columns "sentence" (a), "similarity" (score), '
+        'got "lang", "sentence1", "gold"; name others'
     )
 
 
@@ -257,7 +256,7 @@ def test_faults_of_later_rows_are_told_at_once_and_other_rows_are_not_looked_at(
         selected_rows(path, {"a": "a"}, parse, split=None, where={"lang": "en"})
     message = str(caught.value)
     assert message.startswith("3 faults: ")
-    assert f'{path}:2 must have the column "a"' in message
+    assert f'{path}:2 must have the columns "a"' in message
     assert f"{path}:4 must be one JSON object" in message
     assert f"{path}:5: bad" in message
     assert f"{path}:3" not in message
@@ -293,6 +292,6 @@ def test_the_address_names_the_columns_of_its_own_table(tmp_path):
         read_labelled_texts(f"{path}?query=body")
     with pytest.raises(ConfigError, match="must not name text in its address: the task reads a, b, score"):
         read_scored_pairs(f"{path}?text=body")
-    assert 'must have the column "kind", got "body", "class"' in refusal(
+    assert 'must have the columns "kind" (label), got "body", "class"' in refusal(
         read_labelled_texts, f"{path}?text=body&label=kind"
     )

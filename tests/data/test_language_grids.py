@@ -225,6 +225,6 @@ def test_columns_in_an_address_of_questions_are_refused_since_settings_name_them
     questions, paragraphs = write(tmp_path / "q.jsonl", *QUESTIONS), write(tmp_path / "p.jsonl", *PARAGRAPHS)
     with pytest.raises(
         ConfigError,
-        match="got query; its columns are languages, which tasks.languages names, and the one that tasks.key",
+        match="got query; settings name those",
     ):
         read_question_grid(f"{questions}?query=en", paragraphs)

@@ -194,7 +194,5 @@ def test_faults_name_the_line(tmp_path: Path, rows: list[dict[str, Any]], told: 
 
 def test_columns_in_an_address_are_refused_since_languages_are_settings(tmp_path: Path) -> None:
     path = table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"})
-    with pytest.raises(
-        ConfigError, match="got text; its columns are languages, which data.source and data.languages name"
-    ):
+    with pytest.raises(ConfigError, match="got text; settings name those"):
         found(f"{path}?text=de")

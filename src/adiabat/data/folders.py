@@ -59,7 +59,8 @@ class Place:
     """A format and the files to read; of a data set of the library its name, split (None for the only one)
     and configuration.
 
-    `note` says which splits are read together, or which files are left out.
+    `note` says which splits are read together, or which files are left out; `whole` reads all splits of a
+    data set of the library as one.
     """
 
     form: Form
@@ -68,6 +69,7 @@ class Place:
     split: str | None = None
     config: str | None = None
     note: str = ""
+    whole: bool = False
 
 
 def place_of(address: str | Path, split: str | None = None, *, whole: bool = False) -> Place:
@@ -75,7 +77,7 @@ def place_of(address: str | Path, split: str | None = None, *, whole: bool = Fal
     source = Source.of(address)
     split = source.split_or(split)
     if source.is_hub:
-        return Place("hub", source.path, split=split, config=source.config)
+        return Place("hub", source.path, split=split, config=source.config, whole=whole)
     path = Path(source.path)
     require_path(path)
     if path.is_dir():
@@ -115,7 +117,7 @@ def _place_in(folder: Path, split: str | None, config: str | None, *, whole: boo
         folder, config = folder / config, None
         described = described_files(folder)
     if is_saved(folder):
-        return Place("saved", str(folder), split=split)
+        return Place("saved", str(folder), split=split, whole=whole)
     files = _configured(described, config, folder) if described else files_by_split(folder)
     if documents := _documents_in(folder):
         if split is not None:

@@ -4,7 +4,6 @@ Any table that `adiabat.data.table_rows.read_rows` reads is accepted. Tasks name
 filters rows.
 """
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from adiabat.core.errors import ConfigError, DataError, several
-from adiabat.core.text import cut, number_of, numbered, shown
+from adiabat.core.text import cut, number_of, shown
 from adiabat.data.columns import Remarks, first_row, parsed_rows, plain_value, quoted, split_name, text_value
 from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
@@ -153,11 +152,9 @@ def read_parallel_texts(
     name, (texts_a, texts_b) = _columns(source, {"a": (a, _text), "b": (b, _text)}, split, where)
     constant = [column for column, texts in ((a, texts_a), (b, texts_b)) if len(set(texts)) < 2]
     if constant:
-        count = len(texts_a)
         raise DataError(
-            f"{source} must have two different sentences in each column, got {count} "
-            f"{numbered('row', count)} with the same in {quoted(constant)}; a translation needs another "
-            "sentence that it could be confused with"
+            f"{source} must have two different sentences in each column, got only one in "
+            f"{quoted(constant)}; a translation needs another sentence that it could be confused with"
         )
     return ParallelTexts(name, texts_a, texts_b, (a, b))
 
@@ -183,26 +180,20 @@ def require_separable(training: LabelledTexts, test: LabelledTexts | None = None
 
 
 def _require_rankable(pairs: ScoredPairs, source: str | Path, column: str) -> None:
-    """Check that each set has enough pairs, and scores that differ; all sets at fault are told at once."""
+    """Check that the scores of each set can be ranked; all sets at fault are told at once."""
     scores_of: dict[str, list[float]] = {}
     for name, score in zip(pairs.sets, pairs.scores.tolist(), strict=True):
         scores_of.setdefault(name, []).append(score)
-    few, constant = [], []
+    faults = []
     for name, scores in scores_of.items():
-        of_set = f" for {shown(name)}" if name else ""
-        # Both kinds of faults are told together, those of small sets first.
-        if len(scores) < MIN_PAIRS:
-            few.append(
-                f"{source} must have at least {MIN_PAIRS} pairs{of_set}, got {len(scores)}; "
-                "add some, or leave the set out: with fewer, a correlation is 1, -1 or undefined"
-            )
-        elif len(set(scores)) < 2:
-            constant.append(
-                f'{source} must have two different scores in "{column}"{of_set}, got {scores[0]:g} alone, '
-                f"{len(scores)} times; a rank correlation needs two"
-            )
-    if faults := few + constant:
-        raise DataError(several(faults))
+        different = len(set(scores))
+        if len(scores) < MIN_PAIRS or different < 2:
+            faults.append(f"{len(scores)} with {different} different scores in the set {shown(name)}")
+    if faults:
+        raise DataError(
+            f'{source} must have at least {MIN_PAIRS} pairs with different scores in "{column}" in each set, '
+            f"got {several(faults)}; add some, or leave these sets out: they have no rank correlation"
+        )
 
 
 def _text(row: Row, column: str) -> str:
@@ -224,16 +215,13 @@ def _label(row: Row, column: str) -> str:
 def _number(row: Row, column: str) -> float:
     """A finite number; in CSV and TSV it is a text."""
     value = row.values[column]
-    if value is None or value == "":
-        fault = "none"
-    elif isinstance(value, bool) or not isinstance(value, str | int | float):
-        fault = value_kind(value)
-    else:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
         number = number_of(value)
         if number is not None:
             return number
-        fault = shown(value)
-    raise RowError(f'{row.location}: "{column}" must be a finite number, got {fault}', advice=_NUMBER_ADVICE)
+    raise RowError(
+        f'{row.location}: "{column}" must be a finite number, got {shown(value)}', advice=_NUMBER_ADVICE
+    )
 
 
 Cells = dict[str, tuple[str, Callable[[Row, str], Any]]]
@@ -275,19 +263,11 @@ def selected_rows(
 ) -> list[Parsed]:
     """Parse the rows that pass the filter `where` and have all `columns`."""
     faults, remarks, used = FileFaults(), Remarks(), {*columns.values(), *where}
-    _, rows = first_row(read_rows(source, split=split, faults=faults, mapped=True), faults, source)
+    first, rows = first_row(read_rows(source, split=split, faults=faults, mapped=True), faults, source)
 
     def passes(row: Row) -> bool:
         """Whether a row has the wanted value in every filtered column."""
         return all(plain_value(row.values.get(name)) == value for name, value in where.items())
-
-    selected = filter(passes, rows)
-    first = next(selected, None)
-    if first is None:
-        faults.raise_if_any()
-        raise DataError(_nothing_selected(source, split, where))
-    if missing := _missing(first, columns):
-        raise DataError(missing)
 
     def parse_complete(row: Row) -> Parsed:
         """Parse a row that has all columns."""
@@ -296,7 +276,15 @@ def selected_rows(
         remarks.add_unread(row, used)
         return parse(row)
 
-    parsed = list(parsed_rows(chain([first], selected), faults, parse_complete))
+    selected = filter(passes, rows)
+    first_selected = next(selected, None)
+    if first_selected is None:
+        faults.raise_if_any()
+        raise DataError(_nothing_selected(source, first, where))
+    # A name that no row has is told once, not of every row.
+    if missing := _missing(first_selected, columns):
+        raise DataError(missing)
+    parsed = list(parsed_rows(chain([first_selected], selected), faults, parse_complete))
     faults.raise_if_any()
     remarks.warn(source)
     return parsed
@@ -314,40 +302,15 @@ def value_counts(values: Iterable[str]) -> str:
 
 def _missing(row: Row, columns: Mapping[str, str]) -> str:
     """A phrase for the missing columns of a row; "" if it has all."""
-    missing = {key: column for key, column in columns.items() if column not in row.values}
+    missing = [f'"{column}" ({key})' for key, column in columns.items() if column not in row.values]
     if not missing:
         return ""
-    settings = []
-    for key, column in missing.items():
-        near = difflib.get_close_matches(column, row.values, n=1, cutoff=0.6)
-        settings.append(f'{key} (did you mean "{near[0]}"?)' if near else key)
-    *others, last = settings
-    listed = f"{', '.join(others)} and {last}" if others else last
-    noun, pronoun = numbered("column", len(missing)), numbered("one", len(missing))
-    return (
-        f"{row.location} must have the {noun} {quoted(missing.values())}, got "
-        f"{quoted(row.values) or 'none'}; name the right {pronoun} with {listed}"
-    )
+    got = quoted(row.values) or "none"
+    return f"{row.location} must have the columns {', '.join(missing)}, got {got}; name others"
 
 
-def _nothing_selected(source: str | Path, split: str | None, where: Mapping[str, str]) -> str:
-    """The phrase for a filter that matches no row, with the values of its columns."""
-    counts: dict[str, Counter[str]] = {name: Counter() for name in where}
-    total, columns = 0, dict[str, None]()
-    # A second reading, only for the message.
-    for row in read_rows(source, split=split, faults=FileFaults(), mapped=True):
-        total += 1
-        columns |= dict.fromkeys(row.values)
-        for name in where.keys() & row.values.keys():
-            counts[name][plain_value(row.values[name])] += 1
+def _nothing_selected(source: str | Path, first: Row, where: Mapping[str, str]) -> str:
+    """The phrase for a filter that matches no row, with the first row's values of its columns."""
     wanted = " and ".join(f'"{name}" is "{value}"' for name, value in where.items())
-    present = []
-    for name, values in counts.items():
-        near = difflib.get_close_matches(name, columns, n=1, cutoff=0.6)
-        if values:
-            present.append(f'"{name}" is {value_counts(values.elements())}')
-        elif near:
-            present.append(f'there is no column "{name}", did you mean "{near[0]}"?')
-        else:
-            present.append(f'there is no column "{name}", the columns are {quoted(columns)}')
-    return f"{source} must have rows where {wanted}, got none of {total:,}; {'; '.join(present)}"
+    columns = ", ".join(f'"{name}": {shown(value)}' for name, value in first.values.items())
+    return f"{source} must have rows where {wanted}, got none; its first row is {cut(columns, limit=500)}"

@@ -239,9 +239,6 @@ class _TextRow:
     texts: Mapping[str, str]
 
 
-_NAMING = "its columns are languages, which tasks.languages names, and the one that tasks.key names"
-
-
 def read_question_grid(
     data: str | Path,
     corpus: str | Path,
@@ -302,7 +299,7 @@ def read_question_grid(
 
 def _all_rows(source: str | Path, faults: FileFaults) -> list[Row]:
     """The rows of a table whose columns are languages."""
-    return list(first_row(read_rows(source, faults=faults, naming=_NAMING), faults, source)[1])
+    return list(first_row(read_rows(source, faults=faults), faults, source)[1])
 
 
 def _common_languages(

@@ -20,7 +20,6 @@ from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 LANGUAGE_COLUMNS = ("lang", "language")
 TRANSLATION_COLUMNS = ("x", "translation", "target", "text")
 """Columns of the text in rows with one translation, whose language a column names."""
-_NAMING = "its columns are languages, which data.source and data.languages name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
     if source.translation is not None:
         return _parallel_lines(source, source.translation)
     faults = FileFaults()
-    first, rows = first_row(read_rows(source.path, faults=faults, naming=_NAMING), faults, source.path)
+    first, rows = first_row(read_rows(source.path, faults=faults), faults, source.path)
     _require_languages(first, source)
 
     def translations() -> Iterator[Translation]:

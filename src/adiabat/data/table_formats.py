@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from adiabat.core.errors import DataError, reraise_unrelated
 from adiabat.core.files import is_there, require_plain, require_regular
 from adiabat.core.surroundings import hub_cache
-from adiabat.data.folders import one_split, read_whole, told_splits
+from adiabat.data.folders import Place, one_split, read_whole, told_splits
 from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.sources import Source
 
@@ -170,19 +170,11 @@ class _RowValues(Mapping[str, Any]):
         return len(self._columns.names)
 
 
-def dataset_rows(
-    source: str,
-    *,
-    split: str | None,
-    config: str | None = None,
-    after: int = 0,
-    streaming: bool = False,
-    whole: bool = False,
-) -> Iterator[Mapping[str, Any]]:
+def dataset_rows(place: Place, *, after: int = 0, streaming: bool = False) -> Iterator[Mapping[str, Any]]:
     """Iterate over the rows of a data set after the first `after`, from memory-mapped files or streamed from
     the hub.
     """
-    data = _load(source, split, config, streaming=streaming and source.startswith(HUB_PREFIX), whole=whole)
+    source, data = place.path, _load(place, streaming=streaming and place.form == "hub")
     if not after:
         return _python_rows(data, source, 0)
     if hasattr(data, "__len__") and len(data) <= after:
@@ -195,23 +187,22 @@ def dataset_rows(
     return _python_rows(data.skip(after), source, after)
 
 
-def dataset_size(source: str, *, split: str | None, config: str | None = None, whole: bool = False) -> int:
+def dataset_size(place: Place) -> int:
     """Number of rows of a data set."""
-    return len(_load(source, split, config, whole=whole))
+    return len(_load(place))
 
 
-def _load(
-    source: str, split: str | None, config: str | None = None, *, streaming: bool = False, whole: bool = False
-) -> Any:
+def _load(place: Place, *, streaming: bool = False) -> Any:
     """One split of a data set, or all of them as one; a set without splits as it is."""
     import datasets
 
-    data, named_split = _whole(source, config, streaming=streaming)
-    split = split or named_split
+    source = place.path
+    data, named_split = _whole(source, place.config, streaming=streaming)
+    split = place.split or named_split
     is_single = isinstance(data, datasets.Dataset | datasets.IterableDataset)
     if is_single and split is None:
         return data
-    if whole and split is None and len(data) > 1:
+    if place.whole and split is None and len(data) > 1:
         warnings.warn(read_whole(source, told_splits(sorted(data), ())), stacklevel=2)
         return datasets.concatenate_datasets(list(data.values()))
     return _one_split(data, source, split)

@@ -107,7 +107,6 @@ def read_rows(
     header: Sequence[str] | None = None,
     whole: bool = False,
     mapped: bool = False,
-    naming: str = "settings name those of this data",
 ) -> Iterator[Row]:
     """Iterate over the rows of a table in order, in constant memory.
 
@@ -122,19 +121,19 @@ def read_rows(
         header: Required first line of CSV or TSV; None accepts any names of columns.
         whole: Whether all splits are read where none is named, as those of a corpus are.
         mapped: Whether the caller maps the columns that the address names; they are refused otherwise.
-        naming: What names the columns instead, for that refusal.
     """
     place = place_of(source, split, whole=whole)
     columns = Source.of(source).columns
     if columns and not mapped:
         raise ConfigError(
-            f"{source} must not name columns in its address, got {', '.join(columns)}; {naming}"
+            f"{source} must not name columns in its address, got {', '.join(columns)}; "
+            "settings name those of this data"
         )
     if place.note:
         warnings.warn(place.note, stacklevel=2)
     collected = FileFaults() if faults is None else faults
     position = Cursor() if cursor is None else cursor
-    rows = _rows_at(place, collected, position, header, whole=whole, streaming=cursor is not None)
+    rows = _rows_at(place, collected, position, header, streaming=cursor is not None)
 
     def guarded() -> Iterator[Row]:
         """The rows, with any error of a reader as one line that names the file."""
@@ -164,7 +163,7 @@ def count_rows(source: str | Path, *, split: str | None = None, whole: bool = Fa
 
         if place.form == "parquet":
             return parquet_size(place.files)
-        return dataset_size(place.path, split=place.split, config=place.config, whole=whole)
+        return dataset_size(place)
     total = 0
     for file in place.files:
         lines = sum(1 for _, line in byte_lines(file, Cursor()) if line.strip())
@@ -179,7 +178,6 @@ def _rows_at(
     cursor: Cursor,
     header: Sequence[str] | None,
     *,
-    whole: bool,
     streaming: bool,
 ) -> Iterator[Row]:
     """Rows of a place behind a cursor, which moves along."""
@@ -187,14 +185,7 @@ def _rows_at(
         # Loaded only for sources in these formats.
         from adiabat.data.table_formats import dataset_rows
 
-        values = dataset_rows(
-            place.path,
-            split=place.split,
-            config=place.config,
-            after=cursor.rows,
-            streaming=streaming,
-            whole=whole,
-        )
+        values = dataset_rows(place, after=cursor.rows, streaming=streaming)
         numbered = enumerate(values, cursor.rows + 1)
         return _counted(((f"{place.path}:{number}", row) for number, row in numbered), cursor)
     if place.form == "parquet":
