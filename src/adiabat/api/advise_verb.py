@@ -164,9 +164,7 @@ class _Queries:
         return resolved_split(self.rows, self.section.split, usual_split=self.usual_split)
 
     def addressed(self, store: Store) -> AddressedSet:
-        return addressed_queries(
-            self.rows, store, self.section, role="data", usual_split=self.usual_split
-        )
+        return addressed_queries(self.rows, store, self.section, role="data", usual_split=self.usual_split)
 
 
 def _queries(sets: Sequence[tuple[str, str]], target: DataSection) -> list[_Queries]:

@@ -146,9 +146,7 @@ def addressed_queries(
     """Read queries with positives, and find their documents in a store; `role` names them in the message
     about a language grid.
     """
-    examples = read_examples(
-        source, split=data.split, columns=data.columns.given(), usual_split=usual_split
-    )
+    examples = read_examples(source, split=data.split, columns=data.columns.given(), usual_split=usual_split)
     if not isinstance(examples, ExampleSet):
         raise DataError(
             f"{positional(role)} must be queries with positives, got the language grid "
