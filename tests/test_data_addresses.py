@@ -69,7 +69,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_verb_reads_several_splits_of_a_folder_as_one_set(run: Run, command: tuple[str, ...]) -> None:
     assert_refused(
         run(*command),
-        "split must be read with a split, got the splits train, validation",
+        "split must be read with one of its splits (train, validation), got none",
         "name one as split?split=NAME",
     )
     assert not Path("new").exists()
@@ -93,7 +93,7 @@ def test_a_split_is_named_in_the_address_or_the_settings(run: Run, tmp_path: Pat
     assert (record.validation_pairs, record.texts.queries) == (6, 20)
     # The training data's split is not taken for validation data in the same folder.
     refused = run("tune", "model", "store", "split", "--out", "new", *FAST[:-2], *named[:-2])
-    assert_refused(refused, "split must be read with a split, got the splits train, validation")
+    assert_refused(refused, "split must be read with one of its splits (train, validation), got none")
     assert adiabat.inspect("split?split=validation").rows == 6
     for name, rows in (("docs-train", DOCUMENTS[:9]), ("docs-test", DOCUMENTS[9:])):
         (tmp_path / "docs").mkdir(exist_ok=True)

@@ -71,7 +71,7 @@ def test_files_that_name_splits_are_read_by_split_and_never_together(
     table(tmp_path / train, TRAIN)
     table(tmp_path / test, TEST)
     message = fault(tmp_path)
-    assert f"{tmp_path} must be read with a split, got the splits " in message
+    assert f"{tmp_path} must be read with one of its splits (" in message
     assert "train" in message
     assert f"name one as {tmp_path}?split=NAME" in message
     assert (
@@ -80,8 +80,8 @@ def test_files_that_name_splits_are_read_by_split_and_never_together(
         == [row["query"] for row in TRAIN]
     )
     assert queries(f"{tmp_path}?split=test") == [row["query"] for row in TEST]
-    assert 'must have the split "dev", got the splits ' in fault(tmp_path, split="dev")
-    with pytest.raises(DataError, match="must be read with a split"):
+    assert "), got dev; set data.split" in fault(tmp_path, split="dev")
+    with pytest.raises(DataError, match="must be read with one of its splits"):
         place_of(tmp_path)
 
 
@@ -156,10 +156,8 @@ def test_a_stream_goes_on_in_the_file_and_line_where_it_stopped(tmp_path: Path, 
 def test_files_of_no_split_beside_a_split_are_named(tmp_path: Path) -> None:
     table(tmp_path / "train.jsonl", TRAIN)
     table(tmp_path / "more.jsonl", TEST)
-    assert "got the splits train and files that name no split (more.jsonl)" in fault(tmp_path)
-    with pytest.warns(
-        UserWarning, match=r"files that name no split \(more.jsonl\) are left out of the split train"
-    ):
+    assert "one of its splits (files that name none, train), got none" in fault(tmp_path)
+    with pytest.warns(UserWarning, match="files that name no split are left out of train: more.jsonl"):
         assert len(queries(tmp_path, split="train")) == len(TRAIN)
 
 
@@ -212,7 +210,7 @@ def test_a_corpus_is_read_with_all_of_its_splits_and_training_texts_are_not(tmp_
     datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
     for name in ("files", "saved"):
         with pytest.warns(
-            UserWarning, match=rf"{name}: all of its splits are read as one corpus \(the splits test, train\)"
+            UserWarning, match=rf"{name}: all of its splits are read as one corpus \(test, train\)"
         ):
             assert {document.doc_id for document in read_corpus(tmp_path / name)} == {
                 "d0",
@@ -227,7 +225,7 @@ def test_a_corpus_is_read_with_all_of_its_splits_and_training_texts_are_not(tmp_
                 "d3",
                 "d4",
             ]
-        with pytest.raises(DataError, match="must be read with a split, got the splits test, train"):
+        with pytest.raises(DataError, match=r"one of its splits \(test, train\), got none"):
             training_texts(tmp_path / name)
 
 
@@ -260,7 +258,7 @@ def test_configurations_and_splits_of_a_card_are_read_as_it_says(tmp_path: Path)
     assert f"must be read with a configuration, got faq, other; name one as {tmp_path}?config=faq" in fault(
         tmp_path
     )
-    assert "got the splits holdout, train" in fault(f"{tmp_path}?config=faq")
+    assert "one of its splits (holdout, train), got none" in fault(f"{tmp_path}?config=faq")
     assert len(queries(f"{tmp_path}?config=faq&split=train")) == len(TRAIN)
     assert (
         len(queries(f"{tmp_path}?config=faq", split="holdout"))
@@ -321,7 +319,7 @@ def test_text_files_beside_others_are_no_corpus(tmp_path: Path, beside: str) -> 
     assert "vocab.txt" in told
     assert (
         "must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, "
-        'got ".txt"; write a row for each text' in refusal(read_corpus, tmp_path / "vocab.txt")
+        'got ".txt"; rename it' in refusal(read_corpus, tmp_path / "vocab.txt")
     )
 
 

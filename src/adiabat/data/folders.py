@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, reading, require_plain
+from adiabat.core.text import cut
 from adiabat.data.lines import CODECS, HUB_PREFIX
 from adiabat.data.sources import Source
 
@@ -194,57 +195,52 @@ def _configured(described: Mapping[str, Files], config: str | None, folder: Path
 
 def _chosen(files: Files, split: str | None, folder: Path, *, whole: bool) -> tuple[list[Path], str]:
     """The files of one split, or of all, with a note if others are left out or read with them."""
-    names, unnamed = sorted(name for name in files if name), files.get("", [])
-    if not names and split is not None:
+    names = sorted(files)
+    if names == [""] and split is not None:
         raise _without_splits(folder, split)
-    if not names or (whole and split is None):
-        note = read_whole(str(folder), told_splits(names, unnamed)) if len(files) > 1 else ""
+    if names == [""] or (whole and split is None):
+        note = read_whole(str(folder), names) if len(names) > 1 else ""
         return sorted(chain.from_iterable(files.values())), note
-    name = one_split(names, split, str(folder), example=f"{folder}?split=NAME", unnamed=unnamed)
-    note = ""
-    if unnamed:
-        note = f"{folder}: {told_splits([], unnamed)} are left out of the split {name}"
+    name = one_split(names, split, str(folder), example=f"{folder}?split=NAME")
+    unnamed = ", ".join(path.name for path in files.get("", ())[:3])
+    note = f"{folder}: files that name no split are left out of {name}: {unnamed}" if unnamed else ""
     return files[name], note
 
 
 def _missing_shards(files: Sequence[Path], folder: Path) -> str:
     """A note if some of the parts that the names of files count are not there."""
-    present: Counter[tuple[Path, str]] = Counter()
-    stated: dict[tuple[Path, str], int] = {}
+    # The table of a part, its name, and the number of parts that it should have.
+    present: Counter[tuple[Path, str, int]] = Counter()
     for path in files:
         if shard := _SHARD.fullmatch(stem_of(path.name)):
-            table = path.parent, shard[1]
-            present[table] += 1
-            stated.setdefault(table, int(shard[2]))
+            present[path.parent, shard[1], int(shard[2])] += 1
     short = [
-        f"{present[table]} of {count:,} parts of {table[1]}"
-        for table, count in stated.items()
-        if present[table] < count
+        f"{there} of {all_:,} parts of {name}" for (_, name, all_), there in present.items() if there < all_
     ]
     return f"{folder}: only {' and '.join(short)} are there" if short else ""
 
 
-def read_whole(source: str, splits: str) -> str:
+def read_whole(source: str, names: Sequence[str]) -> str:
     """The note on a corpus of several splits."""
-    return f"{source}: all of its splits are read as one corpus ({splits}); ?split=NAME reads one"
+    return f"{source}: all of its splits are read as one corpus ({_told(names)}); ?split=NAME reads one"
 
 
-def one_split(
-    names: Sequence[str], split: str | None, source: str, *, example: str, unnamed: Sequence[Path] = ()
-) -> str:
+def one_split(names: Sequence[str], split: str | None, source: str, *, example: str) -> str:
     """The split to read: the one that is named, by any of its usual names, or the only one."""
-    if split is None and len(names) == 1 and not unnamed:
+    if split is None and len(names) == 1:
         return names[0]
-    if split is None:
-        told = told_splits(names, unnamed)
+    name = None if split is None else named_split(names, split)
+    if name is None:
         raise DataError(
-            f"{source} must be read with a split, got {told}; set data.split, or name one as {example}"
-        )
-    if (name := named_split(names, split)) is None:
-        raise DataError(
-            f'{source} must have the split "{split}", got {told_splits(names, unnamed)}; choose one of them'
+            f"{source} must be read with one of its splits ({_told(names)}), got {split or 'none'}; "
+            f"set data.split, or name one as {example}"
         )
     return name
+
+
+def _told(splits: Sequence[str]) -> str:
+    """Splits in words; "" are files that name none."""
+    return ", ".join(split or "files that name none" for split in splits)
 
 
 def named_split(names: Sequence[str], split: str) -> str | None:
@@ -254,15 +250,6 @@ def named_split(names: Sequence[str], split: str) -> str | None:
     # Such as validation for dev.
     alike = [name for name in names if SPLIT_WORDS.get(name, name) == SPLIT_WORDS.get(split)]
     return alike[0] if len(alike) == 1 else None
-
-
-def told_splits(names: Sequence[str], unnamed: Sequence[Path]) -> str:
-    """The splits of a source in words, and the files that name none."""
-    told = [f"the splits {', '.join(names)}"] if names else []
-    if unnamed:
-        more = f" and {len(unnamed) - 3} more" if len(unnamed) > 3 else ""
-        told.append(f"files that name no split ({', '.join(path.name for path in unnamed[:3])}{more})")
-    return " and ".join(told)
 
 
 def files_by_split(folder: Path) -> Files:
@@ -374,19 +361,11 @@ def _require_one_table(files: Sequence[Path], folder: Path) -> None:
 
 def _no_rows(folder: Path) -> str:
     """The phrase for a folder in which nothing can be read, with what it holds."""
-    names = sorted(os.listdir(folder))
-    if "queries" in map(stem_of, names):
-        return (
-            f"{folder} must hold judgements of its queries, got none; put them "
-            f"into {folder / 'qrels'} as SPLIT.tsv"
-        )
-    listed = ", ".join(names[:5]) or "an empty folder"
-    if len(names) > 5:
-        listed += f" and {len(names) - 5} more"
+    listed = cut(", ".join(sorted(os.listdir(folder))) or "an empty folder", limit=100)
     return (
         f"{folder} must hold Parquet files, numbered parts of a table, files named by split (train.jsonl, "
         "test.csv), text files alone (.txt, each a document), a saved data set (dataset_info.json or "
-        "dataset_dict.json) or a BEIR layout (corpus.jsonl, queries.jsonl, qrels/), got "
+        "dataset_dict.json) or a BEIR layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), got "
         f"{listed}; name the file itself or another folder"
     )
 
@@ -417,11 +396,9 @@ def _file_form(path: Path) -> Form:
     if form is not None:
         return form
     ending = f'"{"".join(path.suffixes[-2:]).lower()}"' if path.suffixes else "no ending"
-    advice = "rename it to match its content"
-    if _is_document(path):
-        advice = "write a row for each text, or name the folder of a corpus whose documents are .txt files"
     raise DataError(
-        f"{path} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; {advice}"
+        f"{path} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; rename "
+        "it to match its content, or name the folder where each .txt file is a document"
     )
 
 

@@ -21,6 +21,7 @@ from adiabat.data.folders import (
     files_by_split,
     is_saved,
     named_split,
+    one_split,
     rows_in,
     split_of,
     stem_of,
@@ -55,19 +56,9 @@ class JudgedSet:
                 "SPLIT.tsv, got none; check the folder"
             )
         split = Source(self.address, self.split).split_or(split)
-        if split is None and len(names) == 1:
-            return names[0]
-        name = named_split(names, split or usual_split)
-        if name is not None:
-            return name
-        if split is None:
-            raise DataError(
-                f"{self.address} must be read with a split, got none, and there is no "
-                f"{usual_split}; choose {' or '.join(names)}"
-            )
-        raise DataError(
-            f'{self.address} must have the split "{split}", got {", ".join(names)}; choose one of them'
-        )
+        # With one split alone, that one is read, whatever its name.
+        split = split or named_split(names, usual_split)
+        return one_split(names, split, self.address, example=f"{self.address}?split={names[0]}")
 
     def queries_of(self, split: str) -> str:
         """The table of the queries, of that split if it has several."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from adiabat.core.errors import DataError, reraise_unrelated
 from adiabat.core.files import is_there, require_plain, require_regular
 from adiabat.core.surroundings import hub_cache
-from adiabat.data.folders import Place, one_split, read_whole, told_splits
+from adiabat.data.folders import Place, one_split, read_whole
 from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.sources import Source
 
@@ -203,7 +203,7 @@ def _load(place: Place, *, streaming: bool = False) -> Any:
     if is_single and split is None:
         return data
     if place.whole and split is None and len(data) > 1:
-        warnings.warn(read_whole(source, told_splits(sorted(data), ())), stacklevel=2)
+        warnings.warn(read_whole(source, sorted(data)), stacklevel=2)
         return datasets.concatenate_datasets(list(data.values()))
     return _one_split(data, source, split)
 
