@@ -52,7 +52,7 @@ class ReachedError(Exception):
         ("adiabat.dual_encoder.train.train", ["train", "run.toml", "--out", "job"]),
         ("adiabat.dual_encoder.train.estimate", ["train", "run.toml", "--dry-run"]),
         (
-            "adiabat.distillation.student.fit",
+            "adiabat.distillation.student.teach",
             [
                 "distill",
                 "fit",
@@ -67,7 +67,7 @@ class ReachedError(Exception):
             ],
         ),
         (
-            "adiabat.distillation.student.multilingual",
+            "adiabat.distillation.student.teach",
             [
                 "distill",
                 "multilingual",

@@ -309,8 +309,7 @@ def test_sections_among_the_keywords_of_distill_stay_beside_the_arguments(
 ) -> None:
     jobs: list[Any] = []
     monkeypatch.setattr(distill_verb, "require_student", lambda *_, **__: None)
-    for verb in ("fit", "multilingual"):
-        monkeypatch.setattr(student, verb, lambda settings, **_: jobs.append(settings) or 1 / 0)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(student, "teach", lambda settings, **_: jobs.append(settings) or 1 / 0)  # type: ignore[func-returns-value]
     with pytest.raises(ZeroDivisionError):
         adiabat.distill_fit("t", "s", texts="b.jsonl", distill={"out": "o"}, data={"queries": ["q.jsonl"]})
     with pytest.raises(ZeroDivisionError):

@@ -154,10 +154,10 @@ def distill_fit(
     require_student(chosen, resume=resume)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
-    from adiabat.distillation.student import fit
+    from adiabat.distillation.student import teach
 
     with called("distill_fit", progress) as call:
-        result = fit(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
+        result = teach(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
     asked.remember()
     return with_page(result, asked.out)
 
@@ -217,10 +217,10 @@ def distill_multilingual(
     require_student(chosen, resume=resume)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
-    from adiabat.distillation.student import multilingual
+    from adiabat.distillation.student import teach
 
     with called("distill_multilingual", progress) as call:
-        result = multilingual(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
+        result = teach(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
     asked.remember()
     return with_page(result, asked.out)
 

@@ -14,7 +14,7 @@ from adiabat.core.disk import clear, make_folder
 from adiabat.core.progress import SILENT, Watch
 from adiabat.distillation.distill_checks import begun_ablation, is_distilled, require_ablation
 from adiabat.distillation.static_model import distill_static, inputs_of
-from adiabat.distillation.student import fit
+from adiabat.distillation.student import teach
 from adiabat.dual_encoder.pair_data import contents_of
 from adiabat.dual_encoder.train import train
 from adiabat.evaluation.task_kinds import load_tasks
@@ -138,7 +138,7 @@ def _steps(
         steps[name] = student, partial(distill, student, _static(settings, changes))
     if section.texts or section.queries:
         fitted, student = _fit(teacher, settings, student, models / FITTED), models / FITTED
-        steps[FITTED] = student, partial(learn, student, fit, fitted)
+        steps[FITTED] = student, partial(learn, student, teach, fitted)
     if section.pairs is not None:
         paired = _paired(settings, student, models / PAIRED)
         steps[PAIRED] = models / PAIRED, partial(learn, models / PAIRED, partial(train, load_with), paired)

@@ -91,7 +91,9 @@ def require_student(settings: FitSettings | MultilingualSettings, *, resume: boo
     require_device_name(settings.run.device)
     require_free(folder, resume=resume)
     if isinstance(settings, FitSettings):
-        require_own_texts(settings)
+        if not (settings.data.texts or settings.data.queries):
+            advice = f"write it into the file, or add {option('texts')} or {option('queries')}"
+            raise ConfigError(f"data.texts must be given, got none; {advice}")
         require_inputs(settings.data.queries, corpora=settings.data.texts)
     else:
         for parallel in translations_of(settings):
@@ -104,13 +106,6 @@ def require_student(settings: FitSettings | MultilingualSettings, *, resume: boo
     require_reachable(section.student, named_by="distill.student")
     for teacher in section.teachers:
         require_side(teacher, section.tower, setting="distill.tower")
-
-
-def require_own_texts(settings: FitSettings) -> None:
-    """Refuse a student of no texts."""
-    if not (settings.data.texts or settings.data.queries):
-        advice = f"write it into the file, or add {option('texts')} or {option('queries')}"
-        raise ConfigError(f"data.texts must be given, got none; {advice}")
 
 
 def translations_of(settings: MultilingualSettings) -> list[ParallelSource]:
@@ -152,16 +147,10 @@ def require_ablation(teacher: str, settings: AblateSettings, *, resume: bool) ->
     require_names(teacher)
     require_device_name(settings.run.device)
     require_path(suite_file(str(section.suite)))
-    require_ablated_inputs(settings)
+    examples = [*section.queries, *filter(None, [section.pairs])]
+    require_inputs(examples, corpora=[*section.texts, *filter(None, [settings.static.weighting.corpus])])
     begun_ablation(Path(str(section.out)), resume=resume)
     require_reachable(teacher)
-
-
-def require_ablated_inputs(settings: AblateSettings) -> None:
-    """Check that the texts and examples of an ablation are there."""
-    section, corpus = settings.ablate, settings.static.weighting.corpus
-    examples = [*section.queries, *filter(None, [section.pairs])]
-    require_inputs(examples, corpora=[*section.texts, *filter(None, [corpus])])
 
 
 def begun_ablation(folder: Path, *, resume: bool) -> tuple[bool, str | None]:

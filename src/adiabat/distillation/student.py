@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
@@ -25,7 +25,7 @@ from adiabat.data.examples import stream_examples
 from adiabat.data.language_grids import chosen_languages
 from adiabat.data.parallel import ParallelSource, Translation, read_parallel
 from adiabat.data.records import Side
-from adiabat.distillation.distill_checks import out_of, require_own_texts, translations_of
+from adiabat.distillation.distill_checks import translations_of
 from adiabat.distillation.student_data import (
     VALIDATION,
     Lessons,
@@ -40,11 +40,9 @@ from adiabat.dual_encoder.train import check, check_batch_size, train
 from adiabat.models.bulk import Progress
 from adiabat.models.device import device_of
 from adiabat.models.model_names import load_with
-from adiabat.models.model_paths import require_names
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder, side_of
 from adiabat.results.evaluation_result import Result
-from adiabat.runs.output_dir import require_free
 from adiabat.runs.run_config import Job
 from adiabat.store.vector_store import Store
 
@@ -119,122 +117,28 @@ OWN_TEXTS = "texts"
 """Name of the user's texts in the training data."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Material:
-    """Training data of a student; `own` names the teachers' own texts, and `passages` limits the sentences of
-    a passage.
-    """
-
-    check: Callable[[], object]
-    read: Callable[[], Iterable[Translation]]
-    sources: tuple[str, ...]
-    own: str
-    passages: int = 1
-
-
-def fit(
-    settings: FitSettings,
+def teach(
+    settings: FitSettings | MultilingualSettings,
     *,
     resume: bool = False,
     command: str = "",
     watch: Watch = SILENT,
     started: float | None = None,
 ) -> Result:
-    """Train a student's vectors of unlabelled texts towards those of its teachers; a time limit counts from
-    `started`, by default now.
+    """Train a student's vectors towards those of its teachers: of texts, or also of their translations, whose
+    targets are the vectors of the texts.
+
+    A time limit counts from `started`, a value of the monotonic clock, by default from now.
     """
     started = time.monotonic() if started is None else started
-    data = settings.data
-    require_own_texts(settings)
-    material = _Material(
-        partial(_check, [(training_texts, data.texts), (stream_examples, data.queries)]),
-        partial(_own_texts, data.texts, data.queries),
-        (*data.texts, *data.queries),
-        OWN_TEXTS,
-    )
-    return _trained(settings, material, resume=resume, command=command, watch=watch, started=started)
-
-
-def multilingual(
-    settings: MultilingualSettings,
-    *,
-    resume: bool = False,
-    command: str = "",
-    watch: Watch = SILENT,
-    started: float | None = None,
-) -> Result:
-    """Train a student's vectors of texts and their translations towards its teachers' vectors of the texts.
-
-    A time limit counts from `started`, by default from now.
-    """
-    started = time.monotonic() if started is None else started
-    data = settings.data
-    sources = translations_of(settings)
-    paths = tuple(
-        path for parallel in sources for path in (parallel.path, parallel.translation) if path is not None
-    )
-    read = partial(_translations, sources, data.languages)
-    material = _Material(partial(_check, [(read_parallel, sources)]), read, paths, data.source, data.passages)
-    return _trained(settings, material, resume=resume, command=command, watch=watch, started=started)
-
-
-def _check(readers: Iterable[tuple[Callable[[Any], object], Iterable[Any]]]) -> None:
-    """Check the first row of each source; each is closed before the next, since there may be more than a
-    process may open.
-    """
-    for reader, sources in readers:
-        for source in sources:
-            reader(source)
-
-
-def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:
-    for source in texts:
-        for document in training_texts(source):
-            yield Translation(document.text, document.text, OWN_TEXTS, source)
-    for source in queries:
-        for example in stream_examples(source).examples:
-            yield Translation(example.query, example.query, OWN_TEXTS, example.location)
-
-
-def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...]) -> Iterator[Translation]:
-    read = set[str]()
-    for source in sources:
-        for translation in read_parallel(source):
-            read.add(translation.language)
-            yield translation
-    if set(languages) - read:
-        available = {
-            translation.language
-            for source in sources
-            for translation in read_parallel(replace(source, languages=()))
-        }
-        chosen_languages(languages, available | read, source="the parallel texts")
-
-
-def _trained(
-    settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch, started: float
-) -> Result:
     section = settings.distill
-    require_names(*section.teachers, section.student)
-    job = Job(out_of(settings))
+    job = Job(Path(str(section.out)))
     folder, device = job.prepared / "lessons", device_of(settings.run.device)
     # Check the settings with the maximum number of files before anything is read.
-    files = {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1}
+    files = {OWN_TEXTS: 1} if isinstance(settings, FitSettings) else {settings.data.source: 1, "others": 1}
     check(settings.training(**_tables(settings, Lessons(folder, files), job.prepared)))
-    require_free(job.folder, resume=resume)
     # All errors in the texts must appear before a model is loaded.
-    material.check()
-    least = 2 if settings.train.keep == "best" else 1
-    lessons = write_lessons(
-        material.read,
-        folder,
-        settings=settings.data,
-        sources=material.sources,
-        own=material.own,
-        passages=material.passages,
-        least=least,
-        watch=watch,
-    )
+    lessons = _lessons(settings, folder, watch)
     if len(lessons.counts) > 1:
         counts = [f"{name} {count:,}" for name, count in sorted(lessons.counts.items())]
         watch.note(f"training texts: {', '.join(counts)}")
@@ -251,11 +155,64 @@ def _trained(
     targets = build_targets(teachers, lessons.folder, job.prepared, side=side, width=width, watch=watch)
     layer = None if how == "none" else write_layer(student, targets, lessons, job.prepared, watch=watch)
     static = isinstance(student.query.backbone, StaticBackbone)
+    # Training loads the student itself; its memory and that of the teachers is free before.
     del teachers, student
     run = settings.training(**_tables(settings, lessons, targets.path, layer, static=static))
     result = train(load_with, run, resume=resume, command=command, watch=watch, started=started)
     assert result is not None
     return result
+
+
+def _lessons(settings: FitSettings | MultilingualSettings, folder: Path, watch: Watch) -> Lessons:
+    """The training data of a student, made of the texts and translations that the settings name."""
+    read: Callable[[], Iterable[Translation]]
+    if isinstance(settings, FitSettings):
+        texts, queries = settings.data.texts, settings.data.queries
+        read, sources = partial(_own_texts, texts, queries), [*texts, *queries]
+        own, passages = OWN_TEXTS, 1
+    else:
+        data, parallel = settings.data, translations_of(settings)
+        read, sources = partial(_translations, parallel, data.languages), []
+        for source in parallel:
+            sources += filter(None, [source.path, source.translation])
+        own, passages = data.source, data.passages
+    return write_lessons(
+        read,
+        folder,
+        settings=settings.data,
+        sources=sources,
+        own=own,
+        passages=passages,
+        # The best of several validations cannot be told by one text.
+        least=2 if settings.train.keep == "best" else 1,
+        watch=watch,
+    )
+
+
+def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:
+    """Texts and queries as translations of themselves: each is its own target."""
+    for source in texts:
+        for document in training_texts(source):
+            yield Translation(document.text, document.text, OWN_TEXTS, source)
+    for source in queries:
+        for example in stream_examples(source).examples:
+            yield Translation(example.query, example.query, OWN_TEXTS, example.location)
+
+
+def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...]) -> Iterator[Translation]:
+    """The translations of all sources; a wanted language that none of them has is refused at the end."""
+    read = set[str]()
+    for source in sources:
+        for translation in read_parallel(source):
+            read.add(translation.language)
+            yield translation
+    if set(languages) - read:
+        available = {
+            translation.language
+            for source in sources
+            for translation in read_parallel(replace(source, languages=()))
+        }
+        chosen_languages(languages, available | read, source="the parallel texts")
 
 
 def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) -> Width:
