@@ -1,7 +1,7 @@
 """The corpus while it is mined, on disk, and the queries, whose positives are its ids or texts."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -21,7 +21,13 @@ from adiabat.core.wording import again, call_of
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, Example, ExampleSet, LanguageGridSet, text_id
 from adiabat.mining.mine_checks import CORPUS_FILE
-from adiabat.store.addressing import forms_advice, other_forms, with_known_ids
+from adiabat.store.addressing import (
+    documents_named,
+    forms_advice,
+    missing_documents,
+    other_forms,
+    with_known_ids,
+)
 from adiabat.store.corpus_files import LOOKUP_SLICE, IdIndex, StringColumn, digest_documents, write_corpus
 from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, plain_disk_errors
 from adiabat.store.vector_store import Store
@@ -61,25 +67,10 @@ class WrittenCorpus:
             self.digest = str(record["digest"])
             files = rebuilt(dict[str, Digest], record["files"], path, remedy=remedy)
         require(files, folder, remedy=remedy)
-        self._ids, self._texts = StringColumn(folder / ID_FILE), StringColumn(folder / TEXT_FILE)
-        self._index = IdIndex(folder / INDEX_FILE, self._ids)
-
-    @property
-    def count(self) -> int:
-        """Number of documents."""
-        return len(self._ids)
-
-    def rows(self, doc_ids: Sequence[str]) -> RowNumbers:
-        """Row of each id; -1 for an unknown one."""
-        return self._index.rows(doc_ids)
-
-    def doc_ids(self, rows: Rows) -> list[str]:
-        """Id of each row."""
-        return self._ids.take(np.asarray(rows, dtype=np.int64))
-
-    def texts(self, rows: Rows) -> list[str]:
-        """Text of each row."""
-        return self._texts.take(np.asarray(rows, dtype=np.int64))
+        ids = StringColumn(folder / ID_FILE)
+        self.count = len(ids)
+        self.rows, self.doc_ids = IdIndex(folder / INDEX_FILE, ids).rows, ids.take
+        self.texts = StringColumn(folder / TEXT_FILE).take
 
 
 def written_corpus(
@@ -122,16 +113,16 @@ def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.n
     """Row in the store of each document of a corpus; the two must hold the same documents."""
     if corpus is store:
         return np.arange(store.count)
-    slices, missing = [np.empty(0, dtype=np.int64)], []
+    slices, missing = [np.empty(0, dtype=np.int64)], Faults()
     for rows in row_slices(corpus.count):
         ids = corpus.doc_ids(rows)
         in_store = store.rows(ids)
         slices.append(in_store)
-        missing += [f'"{ids[position]}"' for position in np.flatnonzero(in_store < 0)]
-    if missing:
+        missing.extend(f'"{ids[position]}"' for position in np.flatnonzero(in_store < 0))
+    if missing.count:
         raise DataError(
             f"{store.path} must hold a vector of every document of {source}, it "
-            f"lacks {several(missing, of='documents')}; "
+            f"lacks {missing.told('documents')}; "
             f"add them with {call_of('embed', append=True)}, or name the store of this corpus"
         )
     # Documents of the store alone would become negatives that have no text.
@@ -203,13 +194,21 @@ def queries_in_corpus(
     examples, notes = _without_contradictions(data.examples, shared)
     if not keep_listed:
         examples = [replace(example, negatives=()) for example in examples]
-    holds_ids = data.holds_texts is False or _are_ids(examples, corpus)
+    data = replace(data, examples=tuple(examples))
+    holds_ids = data.holds_texts is False or _are_ids(data, corpus)
     if holds_ids:
-        missing = _missing(examples, corpus)
+        documents = documents_named(data)
+        row_of = dict(zip(documents, corpus.rows(documents).tolist(), strict=True))
+        missing = missing_documents(data, row_of)
         if missing and settings.missing == "error":
-            raise DataError(_missing_phrase(data.name, missing, examples, corpus, corpus_name))
+            usual = "ids are case-sensitive: correct them, name the corpus that holds them, or set "
+            raise DataError(
+                f"{data.name}: every document must be in the corpus {corpus_name}, it lacks "
+                f"{several(missing, of='documents')}; "
+                f"{forms_advice(row_of, corpus.rows) or f'{usual}data.missing = drop'}"
+            )
         if missing:
-            examples, note = _without(examples, missing)
+            examples, note = _without(examples, row_of, len(missing))
             notes.append(note)
     if not examples:
         raise DataError(
@@ -220,14 +219,6 @@ def queries_in_corpus(
     return MiningQueries(data.name, examples, holds_ids, shared, sentences)
 
 
-def _missing(examples: Sequence[Example], corpus: Documents) -> frozenset[str]:
-    """Documents of examples that the corpus lacks."""
-    missing: set[str] = set()
-    for ids in _distinct((*example.positives, *example.negatives) for example in examples):
-        missing.update(ids[position] for position in np.flatnonzero(corpus.rows(ids) < 0))
-    return frozenset(missing)
-
-
 def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: bool) -> RowNumbers:
     """Row of each document that a data set names; -1 for a text outside a corpus that is addressed by
     texts.
@@ -235,78 +226,33 @@ def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: boo
     return corpus.rows(documents if holds_ids else [text_id(document) for document in documents])
 
 
-def _are_ids(examples: Sequence[Example], corpus: Documents) -> bool:
+def _are_ids(data: ExampleSet, corpus: Documents) -> bool:
     """Whether positives are ids: at least one is, if in another Unicode form, or most are but for case; these
     must not count as texts.
     """
-    if any((corpus.rows(ids) >= 0).any() for ids in _distinct(example.positives for example in examples)):
+    positives = list(dict.fromkeys(chain.from_iterable(example.positives for example in data.examples)))
+    if (corpus.rows(positives) >= 0).any() or other_forms(positives, corpus.rows):
         return True
-    positives = frozenset(chain.from_iterable(example.positives for example in examples))
-    if other_forms(positives, corpus.rows):
-        return True
-    similar = _ids_in_other_case(positives, corpus)
-    # A few texts may equal an id but for case by chance; most of them do not.
-    return 2 * sum(positive.casefold() in similar for positive in positives) > len(positives)
-
-
-def _distinct(documents: Iterable[tuple[str, ...]]) -> Iterator[list[str]]:
-    """Distinct documents, a slice at a time."""
-    distinct = list(dict.fromkeys(chain.from_iterable(documents)))
-    return (distinct[start : start + LOOKUP_SLICE] for start in range(0, len(distinct), LOOKUP_SLICE))
-
-
-def _missing_phrase(
-    name: str, missing: frozenset[str], examples: Sequence[Example], corpus: Documents, corpus_name: str
-) -> str:
-    """Missing ids with the location of their first mention; ids that the corpus has in other case are shown
-    with it.
-    """
-    similar = _ids_in_other_case(missing, corpus)
-    locations: dict[str, str] = {}
-    for example in examples:
-        for document in (*example.positives, *example.negatives):
-            if document in missing:
-                locations.setdefault(document, example.location or name)
-    phrases = []
-    for document, location in locations.items():
-        other = similar.get(document.casefold())
-        phrases.append(
-            f'{location}: "{document}"'
-            + (f' (which differs only in case from its "{other}")' if other else "")
-        )
-    usual = (
-        "ids are case-sensitive: correct them"
-        if similar
-        else "name the corpus that holds them, or set data.missing = drop"
-    )
-    advice = forms_advice(missing, corpus.rows) or usual
-    return (
-        f"{name}: every document must be in the corpus {corpus_name}, it lacks "
-        f"{several(phrases, of='documents')}; {advice}"
-    )
-
-
-def _ids_in_other_case(documents: frozenset[str], corpus: Documents) -> dict[str, str]:
-    """Case-folded id to the id of the corpus, for documents that match except for case."""
-    folded, ids = {document.casefold() for document in documents}, dict[str, str]()
+    folded, in_other_case = {positive.casefold() for positive in positives}, set[str]()
     for rows in row_slices(corpus.count):
-        for doc_id in corpus.doc_ids(rows):
-            if doc_id.casefold() in folded:
-                ids.setdefault(doc_id.casefold(), doc_id)
-    return ids
+        in_other_case.update(folded.intersection(map(str.casefold, corpus.doc_ids(rows))))
+    # A few texts may equal an id but for case by chance; most of them do not.
+    return 2 * sum(positive.casefold() in in_other_case for positive in positives) > len(positives)
 
 
-def _without(examples: Sequence[Example], missing: frozenset[str]) -> tuple[list[Example], str]:
+def _without(
+    examples: Sequence[Example], row_of: Mapping[str, int], missing: int
+) -> tuple[list[Example], str]:
     """Examples without missing documents, and without those that lose all positives."""
     answered = []
     for example in examples:
-        positives = tuple(document for document in example.positives if document not in missing)
-        negatives = tuple(document for document in example.negatives if document not in missing)
+        positives = tuple(document for document in example.positives if row_of[document] >= 0)
+        negatives = tuple(document for document in example.negatives if row_of[document] >= 0)
         if positives:
             answered.append(replace(example, positives=positives, negatives=negatives))
-    documents, dropped = len(missing), len(examples) - len(answered)
+    dropped = len(examples) - len(answered)
     return answered, (
-        f"{counted(documents, 'document')} missing from the corpus left out, and {counted(dropped, 'query')} "
+        f"{counted(missing, 'document')} missing from the corpus left out, and {counted(dropped, 'query')} "
         "without a positive"
     )
 

@@ -20,7 +20,7 @@ from adiabat.core.text import cut, numbered
 from adiabat.core.wording import call_of, option
 from adiabat.data.folders import place_of
 from adiabat.data.judged_sets import is_judged
-from adiabat.data.records import ExampleSet, text_id
+from adiabat.data.records import Example, ExampleSet, text_id
 from adiabat.data.text_hashes import in_blocks
 from adiabat.store.vector_store import Store, require_readable
 
@@ -122,7 +122,7 @@ def other_forms(ids: Iterable[str], find: Find) -> dict[str, str]:
 
 def with_known_ids(examples: ExampleSet, find: Find) -> ExampleSet:
     """Examples with the ids that their documents have, where these differ in Unicode form."""
-    known = other_forms(_documents_of(examples), find)
+    known = other_forms(documents_named(examples), find)
     if not known:
         return examples
 
@@ -136,7 +136,7 @@ def with_known_ids(examples: ExampleSet, find: Find) -> ExampleSet:
     return replace(examples, examples=tuple(renewed))
 
 
-def _documents_of(examples: ExampleSet) -> list[str]:
+def documents_named(examples: ExampleSet) -> list[str]:
     """The documents of all examples, each once."""
     listed = ((*example.positives, *example.negatives) for example in examples.examples)
     return list(dict.fromkeys(chain.from_iterable(listed)))
@@ -171,24 +171,24 @@ def address(
         merge_equal: Whether entries of equal query text become one query.
     """
     examples = examples if ids == "exact" else with_known_ids(examples, store.rows)
-    entries = _documents_of(examples)
+    entries = documents_named(examples)
     rows = rows_of_entries(entries, store, ids_alone=examples.holds_texts is False)
     row_of = dict(zip(entries, rows.tolist(), strict=True))
-    absent = _absent(examples, row_of)
+    absent = missing_documents(examples, row_of)
     if absent and missing == "error":
         usual = f"embed them ({call_of('embed')}, with {option('append', True)}), or set data.missing = drop"
         raise DataError(
             f"{examples.name}: every document must be in the store {store.path}, it lacks "
             f"{several(absent, of='documents')}; {forms_advice(row_of, store.rows) or usual}"
         )
-    addressed = _pack(examples, row_of, absent)
-    addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]
+    queries, merged = _merged(examples) if merge_equal else (examples, "")
+    addressed = sharing_answers(_pack(queries, row_of, len(absent), merged))[0]
     if not len(addressed):
         raise DataError(
             f"{examples.name}: at least one query must have a positive document in the store {store.path}, "
             "got none; name the corpus that they were judged on"
         )
-    if merge_equal and not absent and len(addressed) == len(examples):
+    if merge_equal and not absent and not merged:
         addressed = replace(addressed, negative_columns=_negative_columns(examples, row_of))
     return addressed
 
@@ -222,48 +222,32 @@ def _with_answers(examples: AddressedSet, answers: Sequence[dict[int, None]]) ->
     )
 
 
-def _merged(examples: AddressedSet) -> AddressedSet:
-    """One query for each distinct text, in the order of first entries.
-
-    Its positives are those of all entries, each with its highest grade; a document that one entry lists as a
-    negative and another as a positive is a positive.
-    """
-    rows_of: dict[str, list[int]] = {}
-    for row, query in enumerate(examples.queries):
-        rows_of.setdefault(query, []).append(row)
-    if len(rows_of) == len(examples):
-        return examples
-    entries = list(rows_of.values())
-    positives = [
-        _graded(_joined(examples.positives, rows), _joined(examples.grades, rows)) for rows in entries
-    ]
-    negatives = [dict.fromkeys(_joined(examples.negatives, rows)) for rows in entries]
-    shared = sum(len(rows) for rows in entries if len(rows) > 1)
-    merged = sum(len(rows) > 1 for rows in entries)
+def _merged(examples: ExampleSet) -> tuple[ExampleSet, str]:
+    """One example for each distinct query text, with the documents of all its entries, and a note on them."""
+    by_query: dict[str, list[Example]] = {}
+    for example in examples.examples:
+        by_query.setdefault(example.query, []).append(example)
+    if len(by_query) == len(examples):
+        return examples, ""
+    merged = [_joined(entries) if len(entries) > 1 else entries[0] for entries in by_query.values()]
+    shared = [len(entries) for entries in by_query.values() if len(entries) > 1]
     note = (
-        f"{examples.name}: {shared:,} rows share their question with another; merged to "
-        f"{merged:,} {numbered('query', merged)}"
+        f"{examples.name}: {sum(shared):,} rows share their question with another; merged to "
+        f"{len(shared):,} {numbered('query', len(shared))}"
     )
+    return replace(examples, examples=tuple(merged)), note
+
+
+def _joined(entries: Sequence[Example]) -> Example:
+    """One example with the documents, grades and clusters of several."""
+    grades = (example.grades or (1,) * len(example.positives) for example in entries)
     return replace(
-        examples,
-        query_ids=[examples.query_ids[rows[0]] for rows in entries],
-        queries=list(rows_of),
-        positives=Ragged.of(map(list, positives)),
-        grades=Ragged.of(list(grades.values()) for grades in positives),
-        negatives=Ragged.of(
-            [row for row in rows if row not in grades]
-            for grades, rows in zip(positives, negatives, strict=True)
-        ),
-        clusters=None
-        if examples.clusters is None
-        else Ragged.of(_joined(examples.clusters, rows) for rows in entries),
-        notes=(*examples.notes, note),
+        entries[0],
+        positives=tuple(chain.from_iterable(example.positives for example in entries)),
+        grades=tuple(chain.from_iterable(grades)),
+        negatives=tuple(chain.from_iterable(example.negatives for example in entries)),
+        clusters=tuple(chain.from_iterable(example.clusters for example in entries)),
     )
-
-
-def _joined(lists: Ragged, rows: Sequence[int]) -> list[int]:
-    """The entries of some lists, one after another."""
-    return [entry for row in rows for entry in lists[row].tolist()]
 
 
 def rows_of_entries(
@@ -285,11 +269,9 @@ def rows_of_entries(
     return rows
 
 
-def _absent(examples: ExampleSet, row_of: Mapping[str, int]) -> list[str]:
+def missing_documents(examples: ExampleSet, row_of: Mapping[str, int]) -> list[str]:
     """Each missing document once, with the line that first names it."""
     phrases: dict[str, str] = {}
-    if min(row_of.values(), default=0) >= 0:
-        return []
     for example in examples.examples:
         place = example.location or examples.name
         for entry in (*example.positives, *example.negatives):
@@ -298,9 +280,9 @@ def _absent(examples: ExampleSet, row_of: Mapping[str, int]) -> list[str]:
     return list(phrases.values())
 
 
-def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]) -> AddressedSet:
+def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: int, merged: str) -> AddressedSet:
     """Rows of positives and negatives per query, without missing documents, and without queries that lost all
-    positives.
+    positives. `merged` is a note.
     """
     ids, queries, positives, grades, negatives, groups = [], [], [], [], [], []
     for example in examples.examples:
@@ -316,13 +298,12 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]
         irrelevant = dict.fromkeys(row_of[entry] for entry in example.negatives)
         negatives.append([row for row in irrelevant if row >= 0 and row not in graded])
         groups.append(example.clusters)
-    notes: tuple[str, ...] = ()
-    if absent:
-        documents, dropped = numbered("document", len(absent)), len(examples) - len(queries)
-        without = f"{dropped:,} {numbered('query', dropped)} without a positive"
-        notes = (
-            f"{examples.name}: {len(absent):,} {documents} missing from the store left out, and {without}",
-        )
+    dropped = len(examples) - len(queries)
+    left_out = (
+        f"{examples.name}: {absent:,} {numbered('document', absent)} missing from the store left out, and "
+        f"{dropped:,} {numbered('query', dropped)} without a positive"
+    )
+    notes = tuple(note for note in (left_out if absent else "", merged) if note)
     addressed = AddressedSet(
         examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes
     )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from operator import eq
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +41,6 @@ from adiabat.store.manifest import (
 )
 from adiabat.store.tombstones import Tombstones
 from adiabat.store.watched_files import WatchedFiles
-
-IDS_PER_BLOCK = 65_536
-"""Number of ids of two stores compared at a time."""
 
 
 class Store:
@@ -285,11 +283,9 @@ class Store:
         """
         if self.fingerprint is not None:
             return self.fingerprint.differences(fingerprint)
-        return (
-            []
-            if fingerprint.width == self.width
-            else [f"width {self.width} in the store, {fingerprint.width} in the encoder"]
-        )
+        if fingerprint.width == self.width:
+            return []
+        return [f"width {self.width} in the store, {fingerprint.width} in the encoder"]
 
     def require_encoder(self, fingerprint: Fingerprint, *, who: str | None = None) -> None:
         """Refuse an encoder whose vectors cannot be compared with the stored ones, by a StoreError that names
@@ -302,29 +298,17 @@ class Store:
         differences = self.differences(fingerprint)
         if not differences:
             return
-        if self.fingerprint is None:
-            gives = f"{who or 'this encoder'} gives {fingerprint.width}"
-            raise StoreError(
-                f"{self.path} holds vectors of width {self.width}, {gives}; choose its own encoder"
-            )
-        # The usual reason for a different prompt is an omitted setting.
-        remedy = "rebuild the store or choose its encoder"
-        if differences[0].startswith("prompt"):
-            remedy = "rebuild the store or set document_prompt"
         than = f" than {who}'s" if who else ""
         raise StoreError(
-            f"{self.path} was built by another encoder{than}: {'; '.join(differences)}; {remedy}"
+            f"{self.path} was built by another encoder{than}: {'; '.join(differences)}; "
+            "rebuild the store, or choose its encoder and document_prompt"
         )
 
     def same_documents(self, other: "Store") -> bool:
         """Whether both stores hold the same ids in the same order."""
         if self.count != other.count:
             return False
-        blocks = (
-            np.arange(start, min(start + IDS_PER_BLOCK, self.count))
-            for start in range(0, self.count, IDS_PER_BLOCK)
-        )
-        return all(self._ids.take(rows) == other._ids.take(rows) for rows in blocks)
+        return all(map(eq, self._ids, other._ids))
 
     def verify(self) -> None:
         """Read every file and compare its SHA-256 with the manifest's; StoreError if one differs."""
@@ -408,10 +392,6 @@ def _why_no_store(folder: Path) -> str:
             f"{folder} must be a finished store, its build was interrupted "
             f"({building.name}); run its command again to resume"
         )
-    if folder.is_file():
-        order = f"{positional('store')} comes before {positional('data')}"
-        return f"{folder} must be a store, it is a file; choose the directory of a store ({order})"
-    if folder.exists():
-        return f"{folder} must be a store, it holds no {MANIFEST_FILE}; choose the directory of a store"
+    held = f"it holds no {MANIFEST_FILE}" if folder.exists() else "there is no such directory"
     building_it = call_of("embed", positional("model"), positional("corpus"), out=folder)
-    return f"{folder} must be a store, there is no such directory; build it with: {building_it}"
+    return f"{folder} must be a store, {held}; build it with: {building_it}"
