@@ -275,8 +275,9 @@ def recovered(
         simulated(truth, shares[:1], [4 * BUDGETS[-1]], one, noise)
         for one, noise in ((0, 0.0), (seed + 10_000, NOISE))
     )
-    predicted = ensemble.predict(true)
-    wide = ensemble.predict(true, of_a_run=True, seed=seed)
+    draws = ensemble.draws(true)
+    predicted = ensemble.estimates(true, draws)
+    wide = ensemble.estimates(true, ensemble.noisy(draws, seed))
     return (
         max(abs(one.value / loss - 1) for one, loss in zip(predicted, true.loss, strict=True)),
         float(np.mean([one.holds(float(loss)) for one, loss in zip(predicted, true.loss, strict=True)])),

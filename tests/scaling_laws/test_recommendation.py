@@ -20,7 +20,6 @@ from adiabat.scaling_laws.laws import (
     Run,
     Way,
     points_of,
-    usable,
 )
 from adiabat.scaling_laws.recommendation import (
     KindFit,
@@ -234,7 +233,7 @@ def test_too_few_runs_for_a_law_are_told() -> None:
 def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> None:
     runs = swept({"full": better_when_small}, budgets=BUDGETS[:1])
     failed = [Run(runs[0].option, 1e15, 1e9, loss) for loss in (math.nan, math.inf, 0.0, -1.0)]
-    assert usable([*failed, *runs]) == runs
+    assert fit_kinds([*failed, *runs])[0].runs == runs
     assert len(points_of(runs)) == len(SIZES)
     with pytest.raises(
         DataError,

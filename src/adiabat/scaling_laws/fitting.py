@@ -11,7 +11,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from adiabat.core.errors import DataError
-from adiabat.scaling_laws.law_search import DELTAS, REFIT_DELTAS, Problems
+from adiabat.scaling_laws.law_search import DELTAS, Problems
 from adiabat.scaling_laws.laws import Base, Centre, Column, Exponents, Law, Points, Weights, columns_of
 
 LEAST_RATIO = 1.05
@@ -50,10 +50,13 @@ class Fitted:
         """Share of the loss that each coefficient decides: the root mean square over the runs of ``d ln L / d
         ln coefficient``.
         """
-        terms, (_, powers) = self._terms(points), self.law.basis(points, self.centre)
+        terms = self._terms(points)
         shares = terms / terms.sum(axis=1, keepdims=True)
-        slopes = [*(self.exponents[:, None] * np.einsum("epw,pw->ep", powers, shares)), *shares.T]
+        _, powers = self.law.basis(points, self.centre)
+        # A weight changes ``ln L`` as the share of its term does, an exponent as the shares times powers do.
+        of_exponents = self.exponents[:, None] * np.einsum("epw,pw->ep", powers, shares)
         names = (*self.law.exponents, *self.law.weights)
+        slopes = (*of_exponents, *shares.T)
         return {name: float(np.sqrt(np.mean(slope**2))) for name, slope in zip(names, slopes, strict=True)}
 
     def _terms(self, points: Points) -> Base:
@@ -73,9 +76,9 @@ def fit(law: Law, points: Points) -> Fitted:
     """
     if faults := list(missing(law, points)):
         raise DataError(f"runs to fit {law.formula} to must have {' and '.join(faults)}")
-    return _fitted(
-        law, *(column.tobytes() for column in (points.size, points.tokens, points.share, points.loss))
-    )
+    # Arrays have no hash for the cache; their bytes do.
+    columns = (points.size, points.tokens, points.share, points.loss)
+    return _fitted(law, *(column.tobytes() for column in columns))
 
 
 @lru_cache(maxsize=512)
@@ -99,14 +102,11 @@ def missing(law: Law, points: Points) -> Iterator[str]:
 
 def _too_similar(law: Law, points: Points) -> Iterator[str]:
     """Phrases for too few distinct values, however many runs."""
-    columns = {"sizes": points.size, "amounts of tokens": points.tokens}
-    few = [
-        f"at least 3 {name}, got {count}"
-        for name, values in columns.items()
-        if (count := len(np.unique(values))) < 3
-    ]
-    if "b_s" in law.exponents and (shares := _shares_at_a_size(points)) < 3:
-        few.append(f"at least 3 shares of trained parameters at one size, got {shares}")
+    counts = {"sizes": len(np.unique(points.size)), "amounts of tokens": len(np.unique(points.tokens))}
+    if "b_s" in law.exponents:
+        counts["shares of trained parameters at one size"] = _shares_at_a_size(points)
+    # A power law with a constant has three numbers for each variable.
+    few = [f"at least 3 {name}, got {count}" for name, count in counts.items() if count < 3]
     yield from few
     if not few and _spread_beside_sizes(points) < np.log(LEAST_SPREAD):
         yield "several budgets, got sizes and tokens that determine each other"
@@ -123,8 +123,11 @@ def _spread_beside_sizes(points: Points) -> float:
 
 def _shares_at_a_size(points: Points) -> int:
     """The most distinct shares of any size: a share that only varies with the size says nothing."""
-    of_sizes = (np.sort(points.share[points.size == size]) for size in np.unique(points.size))
-    return max(1 + int((np.diff(np.log(shares)) > np.log(LEAST_RATIO)).sum()) for shares in of_sizes)
+    counts = []
+    for size in np.unique(points.size):
+        shares = np.sort(points.share[points.size == size])
+        counts.append(1 + int((np.diff(np.log(shares)) > np.log(LEAST_RATIO)).sum()))
+    return max(counts)
 
 
 def refits(
@@ -142,16 +145,16 @@ def refits(
     while len(counts) < count:
         rows = generator.integers(0, len(points), len(points))
         if not any(_too_similar(fitted.law, points.taken(rows))):
+            # How often the resample holds each run.
             counts.append(np.bincount(rows, minlength=len(points)).astype(float))
     problems = Problems(fitted.law, *fitted.law.basis(points, fitted.centre), points.loss, np.stack(counts))
     with _one_thread():
-        vectors, objectives = problems.search_all(
-            problems.start_at(fitted.exponents, fitted.weights), REFIT_DELTAS, note
-        )
-    coefficients = zip(*problems.split(vectors), objectives.tolist(), strict=True)
+        start = problems.start_at(fitted.exponents, fitted.weights)
+        vectors, objectives = problems.search_all(start, note)
+    exponents, weights = problems.split(vectors)
     return [
-        Fitted(fitted.law, exponents, weights, fitted.centre, objective)
-        for exponents, weights, objective in coefficients
+        Fitted(fitted.law, exponents[draw], weights[draw], fitted.centre, objective)
+        for draw, objective in enumerate(objectives.tolist())
     ]
 
 
@@ -184,6 +187,7 @@ class Estimate:
 
 def estimate(value: float, draws: Float[np.ndarray, " draws"], confidence: float = CONFIDENCE) -> Estimate:
     """A number with its percentile interval."""
+    # As many draws lie below the interval as above.
     low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(float(value), float(low), float(high))
 
@@ -214,65 +218,50 @@ class Ensemble:
         note: Callable[[int], None] | None = None,
     ) -> "Ensemble":
         """Resample the runs of a fit, and fit again; `note` receives the number of finished resamples."""
-        residuals = np.log(points.loss) - np.log(np.maximum(fitted.predict(points), points.loss.min() * 1e-3))
+        # The floor keeps the logarithm of a prediction near 0, or below it, finite.
+        predicted = np.maximum(fitted.predict(points), points.loss.min() * 1e-3)
+        residuals = np.log(points.loss) - np.log(predicted)
         # A fit with as many coefficients as runs has no residuals, whatever their noise.
         widening = len(points) / max(1, len(points) - fitted.law.coefficients)
         unseen = (residuals - residuals.mean()) * np.sqrt(widening)
-        return cls(
-            fitted,
-            refits(fitted, points, count=resamples, seed=seed, note=note),
-            unseen,
-            fitted.effects(points),
-        )
+        again = refits(fitted, points, count=resamples, seed=seed, note=note)
+        return cls(fitted, again, unseen, fitted.effects(points))
 
     def draws(self, points: Points) -> Draws:
         """Losses in nats that each resampled fit predicts, a row for each fit."""
         base, powers = self.fitted.law.basis(points, self.fitted.centre)
-        exponents, weights = (
-            np.stack([getattr(refit, name) for refit in self.again]) for name in ("exponents", "weights")
-        )
+        exponents = np.stack([refit.exponents for refit in self.again])
+        weights = np.stack([refit.weights for refit in self.again])
         return np.asarray((columns_of(base, powers, exponents) @ weights[:, :, None])[:, :, 0])
-
-    def predict(self, points: Points, *, of_a_run: bool = False, seed: int = 0) -> list[Estimate]:
-        """The loss of runs, with intervals of the law, or of one more run, which has noise of its own
-        (`of_a_run`).
-        """
-        draws = self.draws(points)
-        return self.estimates(points, self.noisy(draws, seed) if of_a_run else draws)
 
     def noisy(self, draws: Draws, seed: int) -> Draws:
         """Losses of single runs: draws of the law, each with a random residual."""
-        return np.asarray(draws * np.exp(np.random.default_rng(seed).choice(self.residuals, draws.shape)))
+        noise = np.random.default_rng(seed).choice(self.residuals, draws.shape)
+        return np.asarray(draws * np.exp(noise))
 
     def estimates(self, points: Points, draws: Draws) -> list[Estimate]:
         """Predictions with the intervals of some draws."""
-        return [
-            estimate(value, column)
-            for value, column in zip(self.fitted.predict(points), draws.T, strict=True)
-        ]
+        return list(map(estimate, self.fitted.predict(points), draws.T))
 
     def coefficients(self) -> Mapping[str, Estimate]:
         """Coefficients as the source writes them, with intervals."""
-        refitted = [refit.coefficients for refit in self.again]
         values = self.fitted.coefficients
-        return {
-            name: estimate(value, np.array([float(draw[name]) for draw in refitted]))
-            for name, value in values.items()
-        }
+        draws = np.array([list(refit.coefficients.values()) for refit in self.again])
+        return dict(zip(values, map(estimate, values.values(), draws.T), strict=True))
 
     def left_open(self) -> Iterator[str]:
         """Coefficients that the runs do not determine, with the reason; predictions near the runs may be sure
         all the same.
         """
-        law, noise = self.fitted.law, float(self.residuals.std())
-        signed = {name for name, positive in zip(law.weights, law.positive, strict=True) if not positive}
+        noise = float(self.residuals.std())
+        signed = {term.weight for term in self.fitted.law.terms if not term.positive}
         for name, coefficient in self.coefficients().items():
-            low, high = coefficient.low, coefficient.high
+            low = coefficient.low
+            high = coefficient.high
+            is_wide = high > WIDEST * max(low, 0)
+            if name in signed:
+                is_wide = high - low > WIDEST * abs(coefficient.value)
             if self.effects[name] < noise:
                 yield f"{name} explains less of the loss than noise does ({self.effects[name]:.1%} of it)"
-            elif (
-                high - low > WIDEST * abs(coefficient.value)
-                if name in signed
-                else high > WIDEST * max(low, 0)
-            ):
+            elif is_wide:
                 yield f"{name} lies anywhere between {low:.3g} and {high:.3g}"

@@ -9,7 +9,6 @@ from statistics import fmean
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.core.errors import DataError
 from adiabat.scaling_laws.fitting import CONFIDENCE
 
 NEAR = 4.0
@@ -46,27 +45,32 @@ def line_through(x: Column, y: Column) -> Line:
 
 def _lines(x: Column, y: Float[np.ndarray, "n p"]) -> list[Line]:
     """The line of each row of `y`."""
-    positions, values = np.log(x), np.log(y)
-    apart, middle = positions - positions.mean(), values.mean(axis=1)
+    positions = np.log(x)
+    values = np.log(y)
+    apart = positions - positions.mean()
     slopes = values @ apart / (apart @ apart)
-    return [Line(*line) for line in np.stack([slopes, middle - slopes * positions.mean()], axis=1).tolist()]
+    intercepts = values.mean(axis=1) - slopes * positions.mean()
+    return [Line(*line) for line in zip(slopes.tolist(), intercepts.tolist(), strict=True)]
 
 
 def _parabolas(x: Column, y: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n 3"]:
     """Coefficients of ``ln y`` by ``ln x`` of each row of `y`, by least squares, the constant first."""
     positions = np.log(x)
-    middle, width = positions.mean(), positions.std()
+    # Logarithms of budgets lie near 40: their squares would drown a slight curve in rounding.
+    middle = positions.mean()
+    width = positions.std()
     design = np.vander((positions - middle) / width, 3, increasing=True)
     constant, linear, quadratic = np.linalg.lstsq(design, np.log(y).T, rcond=None)[0]
     # Back from standardised positions.
-    steep, curved = linear / width, quadratic / width**2
-    return np.stack(
-        [constant - steep * middle + curved * middle**2, steep - 2 * curved * middle, curved], axis=1
-    )
+    steep = linear / width
+    curved = quadratic / width**2
+    at_zero = constant - steep * middle + curved * middle**2
+    return np.stack([at_zero, steep - 2 * curved * middle, curved], axis=1)
 
 
 def least_of_each(kind: Column, loss: Float[np.ndarray, "*n p"]) -> tuple[Best, Float[np.ndarray, "*n b"]]:
     """Distinct budgets, or sizes, ascending, and the least loss of each."""
+    # Sorted, equal budgets lie side by side; `reduceat` takes the least of each such stretch.
     order = np.argsort(kind, kind="stable")
     kinds, starts = np.unique(kind[order], return_index=True)
     return kinds, np.minimum.reduceat(loss[..., order], starts, axis=-1)
@@ -88,33 +92,31 @@ class Trend:
     values: Best
 
 
-def frontier(
-    budget: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0
-) -> Trend:
-    """The line of least loss by budget, of one family and method (Ziarko et al. 2024, section 4.4 and figure
-    1).
-
-    Budgets are in FLOP, losses > 0, and `residuals` those of logarithms of losses about a law: the noise to
-    resample, or None. Resampled runs would lack the best of a budget in one draw of three, as if its size had
-    not been tried. Fewer than two budgets raise a DataError.
-    """
-    if (count := len(np.unique(budget))) < 2:
-        raise DataError(
-            f"runs of a frontier must have at least 2 budgets, got {count}; "
-            "run the scaling experiment with more"
-        )
-    again = _lines(*least_of_each(budget, _noisy_losses(loss, residuals, resamples, seed)))
-    budgets, least = least_of_each(budget, loss)
-    return Trend(line_through(budgets, least), again, budgets, least)
-
-
-def _noisy_losses(
-    loss: Column, residuals: Column | None, resamples: int, seed: int
+def noisy_losses(
+    loss: Column, residuals: Column | None, *, resamples: int = 1_000, seed: int = 0
 ) -> Float[np.ndarray, "n p"]:
-    """Losses with resampled noise, a row for each draw; no row where the noise is unknown."""
+    """Losses with resampled noise, a row for each draw; no row where the noise is unknown.
+
+    `residuals` are those of logarithms of losses about a law. Resampled runs would lack the best of a budget
+    in one draw of three, as if its size had not been tried.
+    """
     if residuals is None:
         return np.empty((0, len(loss)))
-    return np.asarray(loss * np.exp(np.random.default_rng(seed).choice(residuals, (resamples, len(loss)))))
+    drawn = np.random.default_rng(seed).choice(residuals, (resamples, len(loss)))
+    return np.asarray(loss * np.exp(drawn))
+
+
+def frontier(budget: Column, loss: Column, noisy: Float[np.ndarray, "n p"]) -> Trend | None:
+    """The line of least loss by budget, of one family and method; None for a single budget.
+
+    Budgets are in FLOP, losses > 0, and `noisy` losses are from `noisy_losses`.
+
+    Reference: Ziarko et al. 2024, section 4.4 and figure 1.
+    """
+    budgets, least = least_of_each(budget, loss)
+    if len(budgets) < 2:
+        return None
+    return Trend(line_through(budgets, least), _lines(*least_of_each(budget, noisy)), budgets, least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +145,11 @@ def crossing(before: Trend, after: Trend) -> Crossing:
     if not (before.again and after.again):
         return Crossing(budget, None, None)
     pairs = list(zip(before.again, after.again, strict=True))
-    # Infinite crossings rank among the others, but do not interpolate.
     crossings = [line.meets(other) for line, other in pairs]
+    agree = fmean(line.slope > other.slope for line, other in pairs)
+    # Infinite crossings rank among the others, but do not interpolate.
     low, high = np.quantile(crossings, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
-    return Crossing(
-        budget, (_finite(low), _finite(high)), fmean(line.slope > other.slope for line, other in pairs)
-    )
+    return Crossing(budget, (_finite(low), _finite(high)), agree)
 
 
 def _finite(end: float) -> float | None:
@@ -182,21 +183,21 @@ def profiles(budget: Column, size: Column, loss: Column) -> list[Profile]:
 
 def _groups(budget: Column, size: Column) -> list[tuple[float, np.ndarray]]:
     """Budgets with at least three sizes, ascending, each with its runs."""
-    groups = ((float(value), budget == value) for value in np.unique(budget))
+    groups = [(float(value), budget == value) for value in np.unique(budget)]
     return [(value, rows) for value, rows in groups if len(np.unique(size[rows])) >= 3]
 
 
 def _profile(budget: float, size: Column, loss: Column) -> Profile:
     sizes, losses = least_of_each(size, loss)
-    (coefficients,) = _parabolas(sizes, losses[None])
-    (optimum,) = _optima(sizes, coefficients[None]).tolist()
-    constant, linear, quadratic = coefficients.tolist()
+    coefficients = _parabolas(sizes, losses[None])
+    optimum = float(_optima(sizes, coefficients)[0])
+    constant, linear, quadratic = coefficients[0].tolist()
     return Profile(
         budget,
         tuple(sizes.tolist()),
         tuple(losses.tolist()),
         (constant, linear, quadratic),
-        None if math.isnan(optimum) else optimum,
+        _finite(optimum),
     )
 
 
@@ -211,35 +212,28 @@ def _optima(sizes: Column, coefficients: Float[np.ndarray, "n 3"]) -> Float[np.n
 
 
 def optimal_sizes(
-    budget: Column,
-    size: Column,
-    loss: Column,
-    *,
-    residuals: Column | None = None,
-    resamples: int = 1_000,
-    seed: int = 0,
+    budget: Column, size: Column, loss: Column, noisy: Float[np.ndarray, "n p"]
 ) -> Trend | None:
-    """The line through the sizes at which profiles are least (Ziarko et al. 2024, section 4.4), with
-    `residuals` as in `frontier`.
+    """The line through the sizes at which profiles are least (Ziarko et al. 2024, section 4.4), with `noisy`
+    losses as in `frontier`.
 
     None if fewer than two profiles have an optimum.
     """
     groups = _groups(budget, size)
     budgets = np.array([value for value, _ in groups])
-    best, *draws = np.concatenate(
-        [
-            _optima_of(groups, size, losses)
-            for losses in (loss[None], _noisy_losses(loss, residuals, resamples, seed))
-        ]
-    )
+    best = _optima_of(groups, size, loss[None])[0]
     found = np.isfinite(best)
     if found.sum() < 2:
         return None
-    again = [
-        line_through(budgets[rows], draw[rows]) for draw in draws if (rows := np.isfinite(draw)).sum() > 1
-    ]
-    line = line_through(budgets[found], best[found])
-    return Trend(line, again if len(again) >= CONFIDENCE * len(draws) else [], budgets[found], best[found])
+    again = []
+    for draw in _optima_of(groups, size, noisy):
+        rows = np.isfinite(draw)
+        if rows.sum() > 1:
+            again.append(line_through(budgets[rows], draw[rows]))
+    # Noise that takes the optima away leaves lines of the rest, which would look too sure.
+    if len(again) < CONFIDENCE * len(noisy):
+        again = []
+    return Trend(line_through(budgets[found], best[found]), again, budgets[found], best[found])
 
 
 def _optima_of(

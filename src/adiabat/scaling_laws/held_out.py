@@ -5,6 +5,7 @@ prediction).
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import fmean
 
 import numpy as np
@@ -72,31 +73,27 @@ def predictions(
     held out together. Budgets whose smaller ones do not suffice for a law are left out. Resampled laws that
     predict a negative loss are not used, as in plans.
     """
-    below = {
-        run.budget: max((one.budget for one in runs if APART * one.budget <= run.budget), default=0.0)
-        for run in runs
-    }
+    below = {}
+    for run in runs:
+        # The largest budget that is clearly smaller; 0 where there is none.
+        smaller_budgets = [one.budget for one in runs if APART * one.budget <= run.budget]
+        below[run.budget] = max(smaller_budgets, default=0.0)
     predicted = []
     for largest in sorted(set(below.values())):
-        smaller, held_out = (
-            [run for run in runs if run.budget <= largest],
-            [run for run in runs if below[run.budget] == largest],
-        )
-        law = _law(smaller, held_out, min(resamples, MOST_RESAMPLES), seed) if smaller else None
+        smaller = [run for run in runs if run.budget <= largest]
+        held_out = [run for run in runs if below[run.budget] == largest]
+        laws = _by_law(smaller, held_out, min(resamples, MOST_RESAMPLES), seed)
         note()
-        if law is not None:
-            found = zip(held_out, law, strict=True)
-            predicted += [
-                Prediction(
-                    kind=run.option.way.kind,
-                    run=run,
-                    reach=run.budget / largest,
-                    law=of_law,
-                    line=line_at(run.option, run.budget, smaller),
-                    line_reach=run.budget / largest_budget(run.option, smaller, default=largest),
-                )
-                for run, of_law in found
-            ]
+        for run, law in zip(held_out, laws, strict=False):
+            prediction = Prediction(
+                kind=run.option.way.kind,
+                run=run,
+                reach=run.budget / largest,
+                law=law,
+                line=line_at(run.option, run.budget, smaller),
+                line_reach=run.budget / largest_budget(run.option, smaller, default=largest),
+            )
+            predicted.append(prediction)
     return predicted
 
 
@@ -105,17 +102,22 @@ def largest_budget(option: Option, runs: Sequence[Run], *, default: float) -> fl
     return max((run.budget for run in runs if run.option == option), default=default)
 
 
-def _law(smaller: Sequence[Run], held_out: Sequence[Run], resamples: int, seed: int) -> list[Estimate] | None:
-    points, asked = points_of(smaller), points_of(held_out)
+def _by_law(smaller: Sequence[Run], held_out: Sequence[Run], resamples: int, seed: int) -> list[Estimate]:
+    """Losses by the law of runs of smaller budgets; none where these do not suffice for a law."""
+    if not smaller:
+        return []
+    points = points_of(smaller)
+    asked = points_of(held_out)
     tokens = np.concatenate([asked.tokens, REACH * asked.tokens])
+    # Also beyond the budget in question, as a plan asks of its law.
     reached = Points(np.tile(asked.size, 2), tokens, np.tile(asked.share, 2), np.tile(asked.loss, 2))
     choice = choose_law(points, np.array([run.budget for run in smaller]), reached)
     if choice is None:
-        return None
+        return []
     ensemble = Ensemble.of(fit(choice.law, points), points, resamples=resamples, seed=seed)
     draws = ensemble.draws(asked)
     sound = draws[(draws > 0).all(axis=1)]
-    return ensemble.estimates(asked, sound) if len(sound) else None
+    return ensemble.estimates(asked, sound) if len(sound) else []
 
 
 def line_at(option: Option, budget: float, runs: Sequence[Run]) -> float | None:
@@ -184,15 +186,12 @@ def widths(predicted: Sequence[Prediction], family: str, reach: float, line_reac
     ones are added, whole, until the scores are enough. Scores grow in proportion to ``ln reach`` beyond that
     of their own prediction, and never shrink.
     """
-    lines = [
-        (one, error * _further(one.line_reach, line_reach))
-        for one in predicted
-        if (error := one.line_error) is not None
-    ]
-    return Widths(
-        _width([(one, one.law_score * _further(one.reach, reach)) for one in predicted], family),
-        _width(lines, family),
-    )
+    laws = [(one, one.law_score * _further(one.reach, reach)) for one in predicted]
+    lines = []
+    for one in predicted:
+        if one.line_error is not None:
+            lines.append((one, one.line_error * _further(one.line_reach, line_reach)))
+    return Widths(_width(laws, family), _width(lines, family))
 
 
 def _width(scored: Sequence[tuple[Prediction, float]], family: str) -> Width | None:
@@ -247,39 +246,37 @@ def coverages(predicted: Sequence[Prediction]) -> list[Coverage]:
     if not predicted:
         return []
     largest = max(one.run.budget for one in predicted)
-    tested, before = (
-        [one for one in predicted if (APART * one.run.budget > largest) is last] for last in (True, False)
-    )
-    families = list(dict.fromkeys(one.kind.family for one in tested))
-    each = [
-        _coverage(family, [one for one in tested if one.kind.family == family], before) for family in families
-    ]
-    return [_coverage(None, tested, before), *each] if len(each) > 1 else each
+    tested = [one for one in predicted if APART * one.run.budget > largest]
+    before = [one for one in predicted if APART * one.run.budget <= largest]
+    by_family: dict[str | None, list[Prediction]] = {}
+    for one in tested:
+        by_family.setdefault(one.kind.family, []).append(one)
+    if len(by_family) > 1:
+        by_family = {None: tested, **by_family}
+    return [_coverage(family, group, before) for family, group in by_family.items()]
 
 
 def _coverage(family: str | None, tested: Sequence[Prediction], before: Sequence[Prediction]) -> Coverage:
-    of_line = [error for one in tested if (error := one.line_error) is not None]
-    by_law = [
-        one.law_score <= width.size for one in tested if (width := _widths_for(one, before).law) is not None
-    ]
-    by_line = [
-        error <= width.size
-        for one in tested
-        if (error := one.line_error) is not None and (width := _widths_for(one, before).line) is not None
-    ]
-    best = min(tested, key=lambda one: one.law.value)
+    line_errors = []
+    by_law = []
+    by_line = []
+    for one in tested:
+        wide = widths(before, one.kind.family, one.reach, one.line_reach)
+        if wide.law is not None:
+            by_law.append(one.law_score <= wide.law.size)
+        if one.line_error is not None:
+            line_errors.append(one.line_error)
+            if wide.line is not None:
+                by_line.append(one.line_error <= wide.line.size)
+    best = min(tested, key=attrgetter("law.value"))
     return Coverage(
         family=family,
         runs=len(tested),
         law_error=fmean(one.law_error for one in tested),
-        line_error=fmean(of_line) if of_line else None,
+        line_error=fmean(line_errors) if line_errors else None,
         nominal=sum(one.law_score == 0 for one in tested),
         widened=sum(by_law) if by_law else None,
         line=sum(by_line) if by_line else None,
-        lines=len(of_line),
+        lines=len(line_errors),
         regret=best.run.loss / min(one.run.loss for one in tested) - 1,
     )
-
-
-def _widths_for(one: Prediction, before: Sequence[Prediction]) -> Widths:
-    return widths(before, one.kind.family, one.reach, one.line_reach)

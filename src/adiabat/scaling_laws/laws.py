@@ -1,12 +1,13 @@
 """Laws of the loss by size, tokens and trained share, and the runs that they are fitted to."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
+from adiabat.core.text import numbered
 from adiabat.scaling_laws.flops import PassedParameters, training_flops
 
 Column = Float[np.ndarray, " p"]
@@ -58,39 +59,85 @@ class Centre:
 
 
 @dataclass(frozen=True, slots=True)
+class Term:
+    """A summand of a law, by centred logarithms: ``weight * (ln D) * exp(-alpha ln N) ...``.
+
+    Attributes:
+        weight: Name of its weight.
+        exponents: Names of its exponents: ``alpha`` of ``1 / N``, ``beta`` of ``1 / D``, ``b_s`` of
+            ``1 - S``.
+        by_tokens: Whether ``ln D`` is a factor.
+        positive: Whether the weight is > 0; others have any sign.
+    """
+
+    weight: str
+    exponents: tuple[str, ...] = ()
+    by_tokens: bool = False
+    positive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Law:
-    """A form of the loss.
+    """A form of the loss: a sum of terms.
 
     Attributes:
         formula: Formula in the notation of the source.
         exponents: Names of the exponents, which are > 0.
-        weights: Names of the weights of the columns.
-        positive: Whether each weight is > 0; others have any sign.
-        base: Columns without their powers, from centred logarithms of sizes and tokens.
-        powers: Factor of each exponent in the power of each column, from centred logarithms and ``ln(1 -
-            S)``.
-        printed: Coefficients in the notation of the source, from exponents, weights and the centre.
+        terms: Terms, each with a weight to fit.
     """
 
     formula: str
     exponents: tuple[str, ...]
-    weights: tuple[str, ...]
-    positive: tuple[bool, ...]
-    base: Callable[[Column, Column], Base]
-    powers: Callable[[Column, Column, Column], Powers]
-    printed: Callable[[Exponents, Weights, Centre], Mapping[str, float]]
+    terms: tuple[Term, ...]
 
-    def basis(self, points: Points, centre: Centre) -> tuple[Base, Powers]:
-        """`base` and `powers` of some runs, which do not depend on coefficients; losses are not used."""
-        size, tokens = np.log(points.size) - centre.size, np.log(points.tokens) - centre.tokens
-        with np.errstate(divide="ignore"):
-            untrained = np.maximum(np.log1p(-points.share), LOG_OF_NOTHING)
-        return self.base(size, tokens), self.powers(size, tokens, untrained)
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Names of the weights of the terms."""
+        return tuple(term.weight for term in self.terms)
+
+    @property
+    def positive(self) -> tuple[bool, ...]:
+        """Whether each weight is > 0."""
+        return tuple(term.positive for term in self.terms)
 
     @property
     def coefficients(self) -> int:
         """Number of coefficients."""
-        return len(self.exponents) + len(self.weights)
+        return len(self.exponents) + len(self.terms)
+
+    def basis(self, points: Points, centre: Centre) -> tuple[Base, Powers]:
+        """Terms without coefficients: ``ln D`` or 1, and the factor of each exponent in the power of e.
+
+        Losses of the runs are not used.
+        """
+        tokens = np.log(points.tokens) - centre.tokens
+        # Where all is trained, ln(1 - S) is minus infinity, which times an exponent of 0 is not a number.
+        with np.errstate(divide="ignore"):
+            untrained = np.maximum(np.log1p(-points.share), LOG_OF_NOTHING)
+        logs = {"alpha": centre.size - np.log(points.size), "beta": -tokens, "b_s": untrained}
+        base = np.ones((len(points), len(self.terms)))
+        powers = np.zeros((len(self.exponents), *base.shape))
+        for column, term in enumerate(self.terms):
+            if term.by_tokens:
+                base[:, column] = tokens
+            for name in term.exponents:
+                powers[self.exponents.index(name), :, column] = logs[name]
+        return base, powers
+
+    def printed(self, exponents: Exponents, weights: Weights, centre: Centre) -> dict[str, float]:
+        """Coefficients as the source writes them, in the order of its formula.
+
+        Fits take ``ln N`` and ``ln D`` about their means ``n`` and ``d``. A weight of ``1 / N^alpha`` is
+        ``exp(alpha n)`` times the fitted one, and ``a_d (ln D - d)`` takes ``a_d d`` from ``b_d``.
+        """
+        # ``1 - S`` is not centred.
+        means = {"alpha": centre.size, "beta": centre.tokens, "b_s": 0.0}
+        values = dict(zip((*self.exponents, *self.weights), map(float, (*exponents, *weights)), strict=True))
+        if "a_d" in values:
+            values["b_d"] -= values["a_d"] * centre.tokens
+        for term in self.terms:
+            values[term.weight] *= np.exp(sum(values[name] * means[name] for name in term.exponents))
+        return {name: values[name] for name in sorted(values, key=self.formula.index)}
 
 
 def columns_of(
@@ -98,90 +145,43 @@ def columns_of(
 ) -> Float[np.ndarray, "*n p w"]:
     """The columns at some exponents, or at each of many: ``base_j * exp(sum_k exponent_k * power_kj)``."""
     # A plain matrix product: `tensordot` spends more time on its arrangement than on the product.
-    return np.asarray(
-        base
-        * np.exp((exponents @ powers.reshape(len(powers), -1)).reshape(*exponents.shape[:-1], *base.shape))
-    )
-
-
-def _ones_and(*columns: Column) -> Base:
-    return np.stack([np.ones_like(columns[0]), *columns], axis=1)
-
-
-def _powers(*of_exponents: tuple[Column | float, ...]) -> Powers:
-    """A row of columns for each exponent; numbers stand for constant columns."""
-    return np.stack([np.stack(np.broadcast_arrays(*row), axis=1) for row in of_exponents])
-
-
-def _size_and_tokens_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Mapping[str, float]:
-    alpha, beta = map(float, exponents)
-    c, a, b = map(float, weights)
-    return {
-        "c": c,
-        "A": a * np.exp(alpha * centre.size),
-        "alpha": alpha,
-        "B": b * np.exp(beta * centre.tokens),
-        "beta": beta,
-    }
-
-
-def _share_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Mapping[str, float]:
-    alpha, beta, b_s = map(float, exponents)
-    c, a_d, b_d, a_s, c_s = map(float, weights)
-    by_size, by_tokens = np.exp(alpha * centre.size), np.exp(beta * centre.tokens)
-    return {
-        "c": c,
-        "a_d": a_d * by_size,
-        "b_d": (b_d - a_d * centre.tokens) * by_size,
-        "alpha": alpha,
-        "a_s": a_s * by_tokens,
-        "b_s": b_s,
-        "c_s": c_s * by_tokens,
-        "beta": beta,
-    }
-
-
-def _one_share_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Mapping[str, float]:
-    coefficients = _share_printed(np.append(exponents, 1.0), np.insert(weights, 3, 0.0), centre)
-    return {name: value for name, value in coefficients.items() if name not in {"a_s", "b_s"}}
+    flat = exponents @ powers.reshape(len(powers), -1)
+    return np.asarray(base * np.exp(flat.reshape(*exponents.shape[:-1], *base.shape)))
 
 
 SIZE_AND_TOKENS = Law(
-    formula="L(N, D) = c + A / N^alpha + B / D^beta",
-    exponents=("alpha", "beta"),
-    weights=("c", "A", "B"),
-    positive=(True, True, True),
-    base=lambda size, tokens: _ones_and(np.ones_like(size), np.ones_like(size)),
-    powers=lambda size, tokens, untrained: _powers((0 * size, -size, 0.0), (0 * size, 0.0, -tokens)),
-    printed=_size_and_tokens_printed,
+    "L(N, D) = c + A / N^alpha + B / D^beta",
+    ("alpha", "beta"),
+    (
+        Term("c", positive=True),
+        Term("A", ("alpha",), positive=True),
+        Term("B", ("beta",), positive=True),
+    ),
 )
 """Hoffmann et al. 2022, equation 2; Ziarko et al. 2024, section 4.3."""
 
 SHARE = Law(
-    formula="L(S, N, D) = c + (a_d ln D + b_d) / N^alpha + (a_s (1 - S)^b_s + c_s) / D^beta",
-    exponents=("alpha", "beta", "b_s"),
-    weights=("c", "a_d", "b_d", "a_s", "c_s"),
-    positive=(True, False, False, False, False),
-    base=lambda size, tokens: _ones_and(tokens, *(np.ones_like(size),) * 3),
-    powers=lambda size, tokens, untrained: _powers(
-        (0 * size, -size, -size, 0.0, 0.0),
-        (0 * size, 0.0, 0.0, -tokens, -tokens),
-        (0 * size, 0.0, 0.0, untrained, 0.0),
+    "L(S, N, D) = c + (a_d ln D + b_d) / N^alpha + (a_s (1 - S)^b_s + c_s) / D^beta",
+    ("alpha", "beta", "b_s"),
+    (
+        Term("c", positive=True),
+        Term("a_d", ("alpha",), by_tokens=True),
+        Term("b_d", ("alpha",)),
+        Term("a_s", ("beta", "b_s")),
+        Term("c_s", ("beta",)),
     ),
-    printed=_share_printed,
 )
 """Ziarko et al. 2024, section 4.3 and appendix F, after Frantar et al. 2023."""
 
 ONE_SHARE = Law(
-    formula="L(N, D) = c + (a_d ln D + b_d) / N^alpha + c_s / D^beta",
-    exponents=("alpha", "beta"),
-    weights=("c", "a_d", "b_d", "c_s"),
-    positive=(True, False, False, False),
-    base=lambda size, tokens: _ones_and(tokens, *(np.ones_like(size),) * 2),
-    powers=lambda size, tokens, untrained: _powers(
-        (0 * size, -size, -size, 0.0), (0 * size, 0.0, 0.0, -tokens)
+    "L(N, D) = c + (a_d ln D + b_d) / N^alpha + c_s / D^beta",
+    ("alpha", "beta"),
+    (
+        Term("c", positive=True),
+        Term("a_d", ("alpha",), by_tokens=True),
+        Term("b_d", ("alpha",)),
+        Term("c_s", ("beta",)),
     ),
-    printed=_one_share_printed,
 )
 """`SHARE` if every run trains the same share, so that ``c_s`` contains ``a_s (1 - S)^b_s``."""
 
@@ -223,17 +223,16 @@ class Way:
     @property
     def sized_name(self) -> str:
         """Label of the model with its number of blocks."""
-        return (
-            self.name
-            if self.blocks is None
-            else f"{self.name}, {self.blocks} {'block' if self.blocks == 1 else 'blocks'}"
-        )
+        if self.blocks is None:
+            return self.name
+        return f"{self.name}, {self.blocks} {numbered('block', self.blocks)}"
 
     @property
     def title(self) -> str:
         """Label of model and method, also used in names of runs."""
-        detail = f" {self.rank}" if self.rank else f" {self.frozen}" if self.frozen else ""
-        return f"{self.sized_name}, {self.method}{detail}"
+        title = f"{self.sized_name}, {self.method}"
+        number = self.rank or self.frozen
+        return f"{title} {number}" if number else title
 
     @property
     def kind(self) -> Kind:
@@ -253,7 +252,8 @@ class Option:
         """``N``: parameters of the model that a token passes, without adapters, although their operations
         count.
         """
-        return self.parameters.forward - (self.parameters.updated if self.way.method == "lora" else 0)
+        adapters = self.parameters.updated if self.way.method == "lora" else 0
+        return self.parameters.forward - adapters
 
     @property
     def share(self) -> float:
@@ -286,8 +286,3 @@ def points_of(runs: Sequence[Run]) -> Points:
         np.array([run.option.share for run in runs]),
         np.array([run.loss for run in runs]),
     )
-
-
-def usable(runs: Sequence[Run]) -> list[Run]:
-    """Runs with a loss that a law can be fitted to."""
-    return [run for run in runs if np.isfinite(run.loss) and run.loss > 0]

@@ -4,17 +4,19 @@ The law of each kind predicts the loss of every known option at the tokens that 
 lowest prediction is the recommendation; laws fitted to resampled runs show how certain it is.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.scaling_laws.fitting import Draws, Ensemble, Estimate, fit, missing
-from adiabat.scaling_laws.frontier import Trend, frontier, optimal_sizes
+from adiabat.scaling_laws.frontier import Trend, frontier, noisy_losses, optimal_sizes
 from adiabat.scaling_laws.held_out import Prediction, largest_budget, line_at, predictions, widths
-from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Option, Points, Run, points_of, usable
+from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Option, Points, Run, points_of
 from adiabat.scaling_laws.selection import REACH, ChosenLaw, choose_law
 
 LEAST_SOUND = 0.5
@@ -63,25 +65,31 @@ def fit_kinds(
     these, laws must predict positive losses. No law is used beyond `data_tokens`, the tokens of the training
     data; None sets no limit. `note` receives the kind and the number of its finished resamples.
     """
-    with_loss = usable(runs)
-    if not with_loss:
+    by_kind = _by_kind(runs)
+    if not by_kind:
         raise DataError(
             f"runs must have at least one with a loss above 0, got {len(runs)} "
             "runs without; check why they failed"
         )
-    kinds = list(dict.fromkeys(run.option.way.kind for run in with_loss))
     fits = []
-    for number, kind in enumerate(kinds):
-        budgets = [
-            (option, factor * budget)
-            for option, budget in (asked or {}).items()
-            if option.way.kind == kind
-            for factor in (1.0, REACH)
-        ]
+    for number, (kind, kind_runs) in enumerate(by_kind.items()):
+        budgets = []
+        for option, budget in (asked or {}).items():
+            if option.way.kind == kind:
+                budgets += [(option, budget), (option, REACH * budget)]
+        # Kinds have seeds of their own, so that their resamples are independent.
         reach = points_at(budgets, data_tokens) if budgets else None
-        kind_runs = [run for run in with_loss if run.option.way.kind == kind]
-        fits.append(_fit_kind(kind, kind_runs, reach, resamples, seed + number, note))
+        fits.append(_fit_kind(kind, kind_runs, reach, resamples, seed + number, partial(note, kind)))
     return fits
+
+
+def _by_kind(runs: Sequence[Run]) -> dict[Kind, list[Run]]:
+    """The runs of each family and method whose loss a law can be fitted to."""
+    by_kind: dict[Kind, list[Run]] = {}
+    for run in runs:
+        if math.isfinite(run.loss) and run.loss > 0:
+            by_kind.setdefault(run.option.way.kind, []).append(run)
+    return by_kind
 
 
 def _fit_kind(
@@ -90,25 +98,21 @@ def _fit_kind(
     asked: Points | None,
     resamples: int,
     seed: int,
-    note: Callable[[Kind, int], None],
+    note: Callable[[int], None],
 ) -> KindFit:
-    points, budgets = points_of(runs), np.array([run.budget for run in runs])
+    points = points_of(runs)
+    budgets = np.array([run.budget for run in runs])
     choice = choose_law(points, budgets, asked)
-    if choice is None:
-        return KindFit(kind, runs, None, None, *_lines(budgets, points, None, resamples, seed), _lack(points))
-    held_out = predictions(runs, resamples=resamples, seed=seed, note=lambda: note(kind, 0))
-    ensemble = Ensemble.of(
-        fit(choice.law, points), points, resamples=resamples, seed=seed, note=lambda done: note(kind, done)
-    )
-    return KindFit(
-        kind,
-        runs,
-        ensemble,
-        choice,
-        *_lines(budgets, points, ensemble.residuals, resamples, seed),
-        "",
-        held_out,
-    )
+    law, residuals, held_out = None, None, []
+    if choice is not None:
+        held_out = predictions(runs, resamples=resamples, seed=seed, note=partial(note, 0))
+        fitted = fit(choice.law, points)
+        law = Ensemble.of(fitted, points, resamples=resamples, seed=seed, note=note)
+        residuals = law.residuals
+    noisy = noisy_losses(points.loss, residuals, resamples=resamples, seed=seed)
+    least = frontier(budgets, points.loss, noisy)
+    growth = optimal_sizes(budgets, points.size, points.loss, noisy)
+    return KindFit(kind, runs, law, choice, least, growth, _lack(points), held_out)
 
 
 def _lack(points: Points) -> str:
@@ -121,10 +125,7 @@ def lacking(runs: Sequence[Run]) -> dict[Kind, str]:
 
     A DataError says so where none has a law.
     """
-    by_kind: dict[Kind, list[Run]] = {}
-    for run in usable(runs):
-        by_kind.setdefault(run.option.way.kind, []).append(run)
-    lacks = {kind: _lack(points_of(kind_runs)) for kind, kind_runs in by_kind.items()}
+    lacks = {kind: _lack(points_of(kind_runs)) for kind, kind_runs in _by_kind(runs).items()}
     if lacks and all(lacks.values()):
         raise _no_law(lacks)
     return {kind: lack for kind, lack in lacks.items() if lack}
@@ -134,22 +135,6 @@ def _no_law(lacks: Mapping[Kind, str]) -> DataError:
     told = "; ".join(f"{kind} lacks {lack}" for kind, lack in lacks.items())
     return DataError(
         f"runs must suffice for the law of a method, got none: {told}; add runs to the scaling experiment"
-    )
-
-
-def _lines(
-    budgets: Float[np.ndarray, " p"],
-    points: Points,
-    residuals: Float[np.ndarray, " p"] | None,
-    resamples: int,
-    seed: int,
-) -> tuple[Trend | None, Trend | None]:
-    """Lines of the least loss and of the best size, where there are two budgets."""
-    if len(np.unique(budgets)) < 2:
-        return None, None
-    least = frontier(budgets, points.loss, residuals=residuals, resamples=resamples, seed=seed)
-    return least, optimal_sizes(
-        budgets, points.size, points.loss, residuals=residuals, resamples=resamples, seed=seed
     )
 
 
@@ -223,27 +208,31 @@ def recommend(
     every option. A DataError says that no kind has a law, or that a law, or all resampled ones, predict a
     negative loss at these budgets; a ConfigError says that no option belongs to a kind with a law.
     """
-    laws = laws_of(fits)
-    options = {kind: [option for option in budgets if option.way.kind == kind] for kind in laws}
-    if not any(options.values()):
+    laws_of(fits)
+    candidates: list[Candidate] = []
+    draws: dict[Kind, Draws] = {}
+    unsound: dict[Kind, float] = {}
+    for kind_fit in fits:
+        options = [option for option in budgets if option.way.kind == kind_fit.kind]
+        if kind_fit.law is None or not options:
+            continue
+        points = points_at([(option, budgets[option]) for option in options], data_tokens)
+        least = float(kind_fit.law.fitted.predict(points).min())
+        if least <= 0:
+            raise DataError(
+                f"laws must give losses above 0 at the budget, got {least:.3g}; fit them for it (asked)"
+            )
+        sound, lost = _sound(kind_fit.law.draws(points))
+        draws[kind_fit.kind] = sound
+        if lost:
+            unsound[kind_fit.kind] = lost
+        predicted = [one for each in fits for one in each.held_out]
+        candidates += _candidates(options, points, kind_fit.runs, kind_fit.law, sound, predicted, seed)
+    if not candidates:
         raise ConfigError(
             "options must hold one of a method that has a law, got none; allow "
             "more memory, or name other models"
         )
-    candidates: list[Candidate] = []
-    draws: dict[Kind, Draws] = {}
-    unsound: dict[Kind, float] = {}
-    for kind in (kind for kind in laws if options[kind]):
-        points = points_at([(option, budgets[option]) for option in options[kind]], data_tokens)
-        if (least := float(laws[kind].fitted.predict(points).min())) <= 0:
-            raise DataError(
-                f"laws must give losses above 0 at the budget, got {least:.3g}; fit them for it (asked)"
-            )
-        draws[kind], lost = _sound(laws[kind].draws(points))
-        if lost:
-            unsound[kind] = lost
-        candidates += _candidates(options[kind], points, laws[kind], draws[kind], seed)
-    candidates = list(_beside_held_out(candidates, fits))
     return _recommendation(budgets, candidates, draws, unsound)
 
 
@@ -267,69 +256,69 @@ def _recommendation(
     unsound: Mapping[Kind, float],
 ) -> Recommendation:
     # Kinds are resampled independently, so that any draws of them can be paired.
-    count = min(len(kind_draws) for kind_draws in draws.values())
-    draws = {kind: kind_draws[:count] for kind, kind_draws in draws.items()}
-    losses = np.concatenate(list(draws.values()), axis=1)
-    wins = np.bincount(losses.argmin(axis=1), minlength=len(candidates)) / len(losses)
-    candidates = [
-        replace(candidate, wins=float(share)) for candidate, share in zip(candidates, wins, strict=True)
-    ]
+    count = min(map(len, draws.values()))
+    losses = np.concatenate([kind_draws[:count] for kind_draws in draws.values()], axis=1)
+    wins = np.bincount(losses.argmin(axis=1), minlength=len(candidates)) / count
+    candidates = [replace(one, wins=share) for one, share in zip(candidates, wins.tolist(), strict=True)]
     candidates.sort(key=lambda candidate: candidate.law.value)
     best = candidates[0]
-    others = [candidate for candidate in candidates if candidate.option.way.kind != best.option.way.kind]
+    kind = best.option.way.kind
+    others = [candidate for candidate in candidates if candidate.option.way.kind != kind]
+    least = {name: kind_draws[:count].min(axis=1) for name, kind_draws in draws.items()}
     return Recommendation(
         budget=budgets[best.option],
         best=best,
         runner_up=others[0] if others else None,
-        sure=_sure(
-            best.option.way.kind, {kind: kind_draws.min(axis=1) for kind, kind_draws in draws.items()}
-        ),
+        sure=_sure(kind, least),
         candidates=candidates,
         unsound=unsound,
     )
 
 
+def tokens_at(option: Option, budget: float, data_tokens: float | None = None) -> float:
+    """Tokens that a budget in FLOP pays for, at most those of the data."""
+    return min(budget / option.flops_per_token, data_tokens or math.inf)
+
+
 def points_at(budgets: Sequence[tuple[Option, float]], data_tokens: float | None = None) -> Points:
     """Options at the tokens that their budgets pay for."""
-    sizes = np.array([float(option.size) for option, _ in budgets])
-    tokens = np.minimum(
-        np.array([budget / option.flops_per_token for option, budget in budgets]), data_tokens or np.inf
+    return Points(
+        np.array([float(option.size) for option, _ in budgets]),
+        np.array([tokens_at(option, budget, data_tokens) for option, budget in budgets]),
+        np.array([option.share for option, _ in budgets]),
+        np.ones(len(budgets)),
     )
-    return Points(sizes, tokens, np.array([option.share for option, _ in budgets]), np.ones(len(budgets)))
 
 
 def _candidates(
-    options: Sequence[Option], points: Points, ensemble: Ensemble, draws: Draws, seed: int
+    options: Sequence[Option],
+    points: Points,
+    runs: Sequence[Run],
+    law: Ensemble,
+    draws: Draws,
+    predicted: Sequence[Prediction],
+    seed: int,
 ) -> Iterator[Candidate]:
-    estimates = zip(
-        ensemble.estimates(points, draws),
-        ensemble.estimates(points, ensemble.noisy(draws, seed)),
-        strict=True,
-    )
-    for option, tokens, (law, run) in zip(options, points.tokens.tolist(), estimates, strict=True):
-        yield Candidate(option, tokens, tokens * option.flops_per_token, law, run)
+    """Options of a kind with their predictions, and with intervals as wide as held-out losses require.
 
-
-def _beside_held_out(candidates: Sequence[Candidate], fits: Sequence[KindFit]) -> Iterator[Candidate]:
-    """Candidates with straight lines, and with intervals as wide as held-out losses require."""
-    runs, predicted = (
-        [run for one in fits for run in one.runs],
-        [one for each in fits for one in each.held_out],
-    )
-    largest = {one.kind: max(run.budget for run in one.runs) for one in fits}
-    for candidate in candidates:
-        # Held-out losses were predicted from budgets of their own method, and by lines from those of their
-        # own option.
-        kind = candidate.option.way.kind
-        of_option = largest_budget(candidate.option, runs, default=largest[kind])
-        wide = widths(predicted, kind.family, candidate.flops / largest[kind], candidate.flops / of_option)
-        line = line_at(candidate.option, candidate.flops, runs)
-        yield replace(
-            candidate,
-            held_out=None if wide.law is None else wide.law.around(candidate.law.low, candidate.law.high),
-            line=line,
-            line_held_out=None if wide.line is None or line is None else wide.line.around(line, line),
-        )
+    Held-out losses were predicted from budgets of their own method, and by lines from those of their own
+    option, so the widths grow with the factors beyond these.
+    """
+    largest = max(run.budget for run in runs)
+    laws = law.estimates(points, draws)
+    of_runs = law.estimates(points, law.noisy(draws, seed))
+    for option, tokens, of_law, of_run in zip(options, points.tokens.tolist(), laws, of_runs, strict=True):
+        flops = tokens * option.flops_per_token
+        line_reach = flops / largest_budget(option, runs, default=largest)
+        wide = widths(predicted, option.way.family, flops / largest, line_reach)
+        line = line_at(option, flops, runs)
+        of_law_held_out = None
+        of_line_held_out = None
+        if wide.law is not None:
+            of_law_held_out = wide.law.around(of_law.low, of_law.high)
+        if wide.line is not None and line is not None:
+            of_line_held_out = wide.line.around(line, line)
+        yield Candidate(option, tokens, flops, of_law, of_run, of_law_held_out, line, of_line_held_out)
 
 
 def _sure(best: Kind, least: Mapping[Kind, Float[np.ndarray, " d"]]) -> float:
@@ -337,7 +326,9 @@ def _sure(best: Kind, least: Mapping[Kind, Float[np.ndarray, " d"]]) -> float:
     others = [losses for kind, losses in least.items() if kind != best]
     if not others:
         return 1.0
-    return float(np.mean((1 + np.sign(np.min(others, axis=0) - least[best])) / 2))
+    # A tie has a sign of 0, and so counts half.
+    ahead = np.sign(np.min(others, axis=0) - least[best])
+    return float(np.mean((1 + ahead) / 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,20 +366,21 @@ def narrowing(
     if found.runner_up is None:
         return []
     laws = laws_of(fits)
-    pair = (found.best, found.runner_up)
-    kinds = {candidate.option.way.kind for candidate in pair}
+    pair = [(one.option, one.flops) for one in (found.best, found.runner_up)]
+    kinds = {option.way.kind for option, _ in pair}
     runs = [(option, budget) for option, budget in possible if option.way.kind in kinds]
     if not runs:
         return []
-    pair_draws = [
-        _draws(laws[candidate.option.way.kind], candidate.option, candidate.flops, None) for candidate in pair
-    ]
-    run_draws = [_draws(laws[option.way.kind], option, budget, data_tokens) for option, budget in runs]
-    draws = np.stack([*pair_draws, *run_draws])
+    draws = []
+    for option, budget in (*pair, *runs):
+        law = laws[option.way.kind]
+        draws.append(law.draws(points_at([(option, budget)], data_tokens))[:, 0])
     # A resampled law that predicts a negative loss is not used for the others either.
-    sound = draws[:, (draws > 0).all(axis=0)]
-    if sound.shape[1] < LEAST_SOUND * draws.shape[1]:
+    sound = np.stack(draws)
+    sound = sound[:, (sound > 0).all(axis=0)]
+    if sound.shape[1] < LEAST_SOUND * len(draws[0]):
         return []
+    # The difference of logarithms is the logarithm of the ratio of both losses.
     first, second, *losses = np.log(sound)
     noise = np.array([float(np.var(laws[option.way.kind].residuals)) for option, _ in runs])
     budgets = np.array([budget for _, budget in runs])
@@ -405,24 +397,24 @@ def _greedy_gains(
     """Numbers of the chosen runs with their gains; the first row of draws is the difference, the others are
     runs.
     """
-    covariance, count = np.cov(draws), draws.shape[1]
-    total, chosen, free = covariance[0, 0], list[tuple[int, float]](), np.ones(len(noise), dtype=bool)
+    covariance = np.cov(draws)
+    # Independent draws have a squared correlation of 1 / (count - 1) on average.
+    chance = 1 / (draws.shape[1] - 1)
+    total = covariance[0, 0]
+    free = np.ones(len(noise), dtype=bool)
+    chosen: list[tuple[int, float]] = []
     if total <= SETTLED:
         return []
     for _ in range(most):
         variances = np.maximum(np.diagonal(covariance)[1:] + noise, SETTLED)
-        # Independent draws have a squared correlation of 1 / (count - 1) on average.
-        shares = np.where(free, covariance[0, 1:] ** 2 / (variances * total) - 1 / (count - 1), 0.0)
+        explained = covariance[0, 1:] ** 2 / (variances * total)
+        shares = np.where(free, explained - chance, 0.0)
         best = int(np.argmax(shares / budgets))
         if shares[best] <= 0:
             break
         chosen.append((best, float(shares[best])))
         free[best] = False
+        # What the run tells is taken from every variance and covariance.
         row = covariance[best + 1]
         covariance = covariance - np.outer(row, row) / variances[best]
     return chosen
-
-
-def _draws(law: Ensemble, option: Option, budget: float, tokens: float | None) -> Float[np.ndarray, " d"]:
-    """Losses that each resampled law predicts for an option."""
-    return np.asarray(law.draws(points_at([(option, budget)], tokens))[:, 0])

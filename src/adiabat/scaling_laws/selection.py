@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from statistics import fmean
 
 import numpy as np
@@ -61,14 +62,9 @@ class ChosenLaw:
     @property
     def distance(self) -> float:
         """Mean distance from held-out runs of both kinds; 0 if none could be held out."""
-        return fmean(
-            [
-                held_out.distance
-                for held_out in (self.without_model, self.without_budget)
-                if held_out is not None
-            ]
-            or [0.0]
-        )
+        both = (self.without_model, self.without_budget)
+        distances = [held_out.distance for held_out in both if held_out is not None]
+        return fmean(distances) if distances else 0.0
 
 
 def choose_law(
@@ -86,35 +82,40 @@ def choose_law(
     possible = [law for law in LAWS if not any(missing(law, points))]
     if not possible:
         return None
-    masks = (points.size == points.size.max(), SAME_BUDGET * budgets >= budgets.max())
-    model, budget = (mask if _is_enough(possible[0], points, mask) else None for mask in masks)
-    splits = [mask for mask in (model, budget) if mask is not None]
-    compared = [law for law in possible if all(_is_enough(law, points, mask) for mask in splits)]
-    ranked = [
-        ChosenLaw(law, _held_out(law, points, model), _held_out(law, points, budget)) for law in compared
-    ]
-    ranked.sort(key=lambda choice: choice.distance)
-
-    def is_positive(law: Law) -> bool:
-        # Weights of some laws may have any sign.
-        return asked is None or all(law.positive) or bool((fit(law, points).predict(asked) > 0).all())
-
-    rank = next(rank for rank, choice in enumerate(ranked) if is_positive(choice.law))
+    largest_model = points.size == points.size.max()
+    largest_budget = SAME_BUDGET * budgets >= budgets.max()
+    splits = [mask for mask in (largest_model, largest_budget) if _is_enough(possible[0], points, mask)]
+    ranked = []
+    for law in possible:
+        # Laws are only compared over the same held-out runs.
+        if all(_is_enough(law, points, mask) for mask in splits):
+            model = _held_out(law, points, largest_model)
+            ranked.append(ChosenLaw(law, model, _held_out(law, points, largest_budget)))
+    ranked.sort(key=attrgetter("distance"))
+    rank = next(rank for rank, choice in enumerate(ranked) if _is_positive(choice.law, points, asked))
     return replace(ranked[rank], passed_over=tuple(choice.law for choice in ranked[:rank]))
+
+
+def _is_positive(law: Law, points: Points, asked: Points | None) -> bool:
+    """Whether the law of some runs predicts positive losses; weights of some laws may have any sign."""
+    return asked is None or all(law.positive) or bool((fit(law, points).predict(asked) > 0).all())
 
 
 def _is_enough(law: Law, points: Points, held_out: HeldOutRuns) -> bool:
     return not any(missing(law, points.taken(~held_out)))
 
 
-def _held_out(law: Law, points: Points, mask: HeldOutRuns | None) -> HeldOut | None:
-    if mask is None:
+def _held_out(law: Law, points: Points, mask: HeldOutRuns) -> HeldOut | None:
+    """The law without some runs; None if the others do not suffice for it."""
+    if not _is_enough(law, points, mask):
         return None
-    fitted, runs = fit(law, points.taken(~mask)), points.taken(mask)
+    fitted = fit(law, points.taken(~mask))
+    runs = points.taken(mask)
     return HeldOut(fitted, _distance(fitted.predict(runs), runs.loss))
 
 
 def _distance(predicted: Column, loss: Column) -> float:
+    # A prediction of 0 or less counts as infinitely far.
     with np.errstate(divide="ignore"):
         return float(np.abs(np.log(np.maximum(predicted, 0) / loss)).mean())
 
