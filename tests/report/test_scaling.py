@@ -47,7 +47,7 @@ def swept() -> ScalingResult:
     """The record of a scaling experiment."""
     rows = [*rows_of(scored=True), *RANKS, *FROZEN, FAILED]
     evidence = evidence_of(rows, "validation", least_steps=10)
-    fits = fitted(evidence, resamples=8, seed=0, watch=SILENT)
+    fits = fitted(evidence, checked(ScalingSettings, {"scaling": {"resamples": 8}}), SILENT)
     settings = checked(ScalingSettings, {"scaling": {"resamples": 8}})
     return result_of(
         settings,
@@ -185,7 +185,7 @@ def test_a_page_tells_where_methods_change_places_near_to_their_budgets(tmp_path
         for place, size in enumerate(SIZES)
     ]
     evidence = evidence_of(rows, "validation", least_steps=10)
-    fits = fitted(evidence, resamples=8, seed=0, watch=SILENT)
+    fits = fitted(evidence, checked(ScalingSettings, {"scaling": {"resamples": 8}}), SILENT)
     result = result_of(
         checked(ScalingSettings, {"scaling": {"resamples": 8}}),
         "crossed",

@@ -10,7 +10,7 @@ from adiabat.core.wording import option
 from adiabat.dual_encoder.train_checks import MOST_STEPS
 from adiabat.results.scaling_result import ScalingRun
 from adiabat.scaling_laws.laws import Option, Way
-from adiabat.scaling_laws.recommendation import points_at
+from adiabat.scaling_laws.recommendation import tokens_at
 
 TOO_LARGE = "the memory is too small"
 UNTIMED = "no run on the usual device recorded its duration"
@@ -113,7 +113,7 @@ def with_steps(
     if found := {
         one: budget
         for one, budget in long_enough.items()
-        if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)
+        if tokens_at(one, budget, section.data_tokens) <= MOST_STEPS * _step(one.way, rows)
     }:
         return found
     if long_enough:
@@ -147,17 +147,12 @@ def enough(
     return {
         option: budget
         for option, budget in budgets.items()
-        if _tokens(option, budget, section) >= least[option]
+        if tokens_at(option, budget, section.data_tokens) >= least[option]
     }
 
 
 def _name(section: PlanSection) -> str:
     return "plan.budget" if section.budget is not None else "plan.budget_seconds"
-
-
-def _tokens(option: Option, budget: float, section: PlanSection) -> float:
-    """Tokens that the budget pays for, limited by the available data."""
-    return float(points_at([(option, budget)], section.data_tokens).tokens[0])
 
 
 def _least(

@@ -21,7 +21,7 @@ from adiabat.runs.run_config import without_none
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.frontier import Line
 from adiabat.scaling_laws.laws import Method, Option, Way
-from adiabat.scaling_laws.recommendation import points_at
+from adiabat.scaling_laws.recommendation import tokens_at
 
 if TYPE_CHECKING:
     from adiabat.dual_encoder.tower_setup import Loader
@@ -76,9 +76,8 @@ def published_rate(name: str) -> float | None:
     Returns:
         The rate of `PYTHIA` models, by the last part of the name; None for others.
     """
-    return next(
-        (model.pretraining_rate for model in PYTHIA if PurePath(model.name).name == PurePath(name).name), None
-    )
+    rates = {PurePath(model.name).name: model.pretraining_rate for model in PYTHIA}
+    return rates.get(PurePath(name).name)
 
 
 BUDGETS = (1.5e15, 6e15, 2.4e16, 9.6e16, 3.8e17, 1.5e18)
@@ -123,23 +122,27 @@ NOTES = (
 def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
     """Advice from published results for a budget."""
     load = partial(_transformer, load)
-    speed = None if settings.plan.budget_seconds is None else _speed(load, settings, watch)
-    if speed is not None:
-        assert settings.plan.budget_seconds is not None
-        budget = settings.plan.budget_seconds * speed
-        settings = settings.model_copy(update={"plan": settings.plan.model_copy(update={"budget": budget})})
-    section = settings.plan
+    section, reasons = settings.plan, list[Reason]()
+    if section.budget_seconds is not None:
+        budget = section.budget_seconds * _speed(load, settings, watch)
+        speed = f"measured on a few passes of {_measured_model(section)} on this machine"
+        reasons.append(time_reason(section.budget_seconds, budget, speed, "this machine"))
+        section = section.model_copy(update={"budget": budget})
+        settings = settings.model_copy(update={"plan": section})
     assert section.budget is not None, "a plan has a budget or a time"
     budget = section.budget
     method, scarce, usages, choices = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
-    _require_a_step(choices, budget, speed)
-    known = bool(section.models) and (scarce or len(choices) == 1)
-    best = max(choices, key=lambda choice: choice.option.size) if known else None
-    reasons = (
-        _of_scarce_tokens(best)
-        if scarce
-        else _of_budget(method, budget if best is None else best.flops, budget)
-    )
+    _require_a_step(choices, section)
+    best = None
+    # Nothing published decides between models, unless tokens are scarce.
+    if section.models and (scarce or len(choices) == 1):
+        best = max(choices, key=_size)
+    if scarce:
+        reasons += _of_scarce_tokens(best)
+    else:
+        reasons += _of_budget(method, budget if best is None else best.flops, budget)
+    if best is not None:
+        reasons += _of_regime(best)
     return Advice(
         budget=budget,
         budget_seconds=section.budget_seconds,
@@ -150,12 +153,16 @@ def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
         sure=None,
         candidates=choices,
         excluded=excluded(TOO_LARGE, usages, [choice.option for choice in choices]),
-        reasons=[*_of_time(section, speed), *reasons, *([] if best is None else _of_regime(best))],
+        reasons=reasons,
         additions=[],
         beyond=None,
         settings={} if best is None else _run_settings(best, settings),
         scarce=scarce,
     )
+
+
+def _size(choice: Choice) -> int:
+    return choice.option.size
 
 
 def _speed(load: "Loader", settings: PlanSettings, watch: Watch) -> float:
@@ -173,21 +180,6 @@ def _measured_model(section: PlanSection) -> str:
     return section.models[0] if section.models else "demo"
 
 
-def _of_time(section: PlanSection, speed: float | None) -> Iterator[Reason]:
-    """How a time became a budget."""
-    if speed is not None and section.budget_seconds is not None and section.budget is not None:
-        measured = (
-            f"{speed:.3g} FLOP per second, measured on a few passes of "
-            f"{_measured_model(section)} on this machine"
-        )
-        yield Reason(
-            "budget",
-            flop(section.budget),
-            f"the FLOPs of {duration(section.budget_seconds)} at {measured}",
-            "this machine",
-        )
-
-
 def _decided(
     load: "Loader", settings: PlanSettings, method: Method, watch: Watch
 ) -> tuple[Method, bool, dict[Option, int | None], list[Choice]]:
@@ -199,29 +191,23 @@ def _decided(
         usages = _held(load, settings, "full", watch)
         choices = _chosen(usages, fitting(usages, section.memory), section)
         # Full training, if even the largest model can use all available tokens within the budget.
-        if choices and max(choices, key=lambda choice: choice.option.size).tokens >= section.data_tokens:
+        if choices and max(choices, key=_size).tokens >= section.data_tokens:
             return "full", True, usages, choices
     usages = _held(load, settings, method, watch)
     takes = "takes {} for weights, gradients and AdamW alone"
-    return (
-        method,
-        False,
-        usages,
-        _chosen(usages, within(usages, section.memory, takes=takes, instead="name a smaller model"), section),
-    )
+    options = within(usages, section.memory, takes=takes, instead="name a smaller model")
+    return method, False, usages, _chosen(usages, options, section)
 
 
-def _require_a_step(choices: Sequence[Choice], budget: float, speed: float | None) -> None:
+def _require_a_step(choices: Sequence[Choice], section: PlanSection) -> None:
     """Refuse budgets too small for the paper's batch size, which the advice uses."""
-    if (tokens := max(budget / choice.option.flops_per_token for choice in choices)) < A_STEP:
-        least = min(choice.option.flops_per_token for choice in choices) * A_STEP
-        step, given = f"{least:.3g} FLOP", f"{budget:g}"
-        if speed is not None:
-            step, given = f"{duration(least / speed)} at the speed of this machine", duration(budget / speed)
+    assert section.budget is not None
+    least = min(choice.option.flops_per_token for choice in choices) * A_STEP
+    if section.budget < least:
+        name = "plan.budget" if section.budget_seconds is None else "plan.budget_seconds"
         raise ConfigError(
-            f"plan.budget{'' if speed is None else '_seconds'} must pay for a step of "
-            f"{BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} "
-            f"tokens, {step}, got {given}, which pays for {tokens:.3g} tokens; raise it, "
+            f"{name} must pay for a step of {BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} "
+            f"tokens, {least:.3g} FLOP, got {section.budget:g} FLOP; raise it, "
             "or run a scaling experiment with smaller batches"
         )
 
@@ -237,18 +223,14 @@ def _held(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) 
     usages: dict[Option, int | None] = {}
     for number, name in enumerate(settings.plan.models):
         watch.progress("setting models up", number, len(settings.plan.models))
-        way = Way(
-            "",
-            PurePath(name).name,
-            name,
-            settings.encoder.blocks,
-            method,
-            RANK if method == "lora" else None,
-            0,
-        )
+        way = _way(name, settings.encoder.blocks, method)
         towers = _built(way, settings, load)
         usages[Option(way, passed_parameters(towers.query))] = _bytes(towers)
     return usages
+
+
+def _way(name: str, blocks: int | None, method: Method) -> Way:
+    return Way("", PurePath(name).name, name, blocks, method, RANK if method == "lora" else None, 0)
 
 
 def _chosen(
@@ -257,19 +239,9 @@ def _chosen(
     """What each model would do with the budget."""
     choices = []
     for option in options:
-        tokens = float(points_at([(option, section.budget or 0.0)], section.data_tokens).tokens[0])
-        choices.append(
-            Choice(
-                option.way,
-                option.parameters,
-                tokens,
-                tokens * option.flops_per_token,
-                None,
-                None,
-                None,
-                usages[option],
-            )
-        )
+        tokens = tokens_at(option, section.budget or 0.0, section.data_tokens)
+        flops = tokens * option.flops_per_token
+        choices.append(Choice(option.way, option.parameters, tokens, flops, None, None, None, usages[option]))
     return choices
 
 
@@ -305,23 +277,19 @@ def _built(way: Way, settings: PlanSettings, load: "Loader") -> "DualEncoder":
 
 
 def _bytes(towers: "DualEncoder") -> int:
-    weights = {
-        id(weight): weight for tower in (towers.query, towers.document) for weight in tower.parameters()
-    }.values()
+    # Towers may share weights.
+    weights = {*towers.query.parameters(), *towers.document.parameters()}
+    count = sum(weight.numel() for weight in weights)
     trained = sum(weight.numel() for weight in weights if weight.requires_grad)
-    return BYTES_PER_WEIGHT * sum(weight.numel() for weight in weights) + BYTES_PER_TRAINED * trained
+    return BYTES_PER_WEIGHT * count + BYTES_PER_TRAINED * trained
 
 
 def _pythia(method: Method) -> Iterator[Option]:
     """The paper's own models, as examples for a budget; adapters, which add a few percent, are ignored."""
     for model in PYTHIA:
-        way = Way(
-            "", PurePath(model.name).name, model.name, None, method, RANK if method == "lora" else None, 0
-        )
-        yield Option(
-            way,
-            PassedParameters(model.parameters, model.parameters, model.parameters if method == "full" else 0),
-        )
+        updated = model.parameters if method == "full" else 0
+        passed = PassedParameters(model.parameters, model.parameters, updated)
+        yield Option(_way(model.name, None, method), passed)
 
 
 def _rate(way: Way) -> float:
@@ -333,47 +301,42 @@ def _rate(way: Way) -> float:
 
 
 def _settings(way: Way, settings: PlanSettings, **train: float | int) -> TrainSettings:
-    table = overlaid(
-        TrainSettings,
-        Tried(way, _rate(way)).tables(),
-        {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train},
-    )
-    return checked(
-        TrainSettings,
-        overlaid(
-            TrainSettings,
-            {"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}},
-            table,
-        ),
-    )
+    published = {"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}
+    stated = {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train}
+    table = overlaid(TrainSettings, Tried(way, _rate(way)).tables(), stated)
+    return checked(TrainSettings, overlaid(TrainSettings, published, table))
 
 
 def _run_settings(best: Choice, settings: PlanSettings) -> dict[str, object]:
-    train_settings = _settings(best.way, settings, budget_flops=best.flops, batch_size=BATCH_SIZE)
-    cached = checked(
-        TrainSettings,
-        overlaid(TrainSettings, train_settings.model_dump(exclude_unset=True), {"memory": {"cached": True}}),
-    )
-    return without_none(cached.model_dump(mode="json", exclude_defaults=True))
+    plain = _settings(best.way, settings, budget_flops=best.flops, batch_size=BATCH_SIZE)
+    table = overlaid(TrainSettings, plain.model_dump(exclude_unset=True), {"memory": {"cached": True}})
+    return without_none(checked(TrainSettings, table).model_dump(mode="json", exclude_defaults=True))
 
 
 FRONTIER, REGIME = f"{PAPER}, section 4.4", f"{PAPER}, section 4.1"
 
 
+def time_reason(seconds: float, budget: float, speed: str, source: str) -> Reason:
+    """How a time became a budget: at a speed, in words."""
+    why = f"the FLOPs of {duration(seconds)} at {budget / seconds:.3g} FLOP per second, {speed}"
+    return Reason("budget", flop(budget), why, source)
+
+
+def tokens_reason(tokens: float, flops: float) -> Reason:
+    """Tokens of a recommended run, and what they cost."""
+    why = f"all that the budget pays for and the data have; they take {flops:.3g} FLOP"
+    return Reason("tokens", f"{tokens:.3g}", why, "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D")
+
+
 def _of_budget(method: Method, spent: float, budget: float) -> Iterator[Reason]:
     """Advice if the budget is the limit."""
-    side, line = ("below", "FULL") if method == "full" else ("from", "LORA")
-    yield Reason(
-        "method",
-        method,
-        f"the budget of {budget:.3g} FLOP lies {side} the published switch of {SWITCH:.3g}",
-        FRONTIER,
+    line = FULL if method == "full" else LORA
+    below = f"full training below {SWITCH:.3g} FLOP, LoRA from there on; the budget is {budget:.3g} FLOP"
+    yield Reason("method", method, below, FRONTIER)
+    read_off = (
+        f"of the paper's data and batches: exp({line.slope} ln C + {line.intercept}) at {spent:.3g} FLOP"
     )
-    note = (
-        f"of the paper's data and batches; {line} of adiabat.experiments.plan_prior "
-        f"at {spent:.3g} FLOP, as printed"
-    )
-    yield Reason("loss", f"{(FULL if method == 'full' else LORA).at(spent):.2f}", note, FRONTIER)
+    yield Reason("loss", f"{line.at(spent):.2f}", read_off, FRONTIER)
     if method == "lora":
         yield Reason("rank", str(RANK), "32 to 128 suit most cases", f"{PAPER}, section 4.6")
 
@@ -390,25 +353,13 @@ def _of_scarce_tokens(best: Choice | None) -> Iterator[Reason]:
 
 
 def _of_regime(best: Choice) -> Iterator[Reason]:
-    yield Reason(
-        "tokens",
-        f"{best.tokens:.3g}",
-        f"they take {best.flops:.3g} FLOP",
-        "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D",
+    """The published settings of a run."""
+    yield tokens_reason(best.tokens, best.flops)
+    batch = f"{BATCH_SIZE:,} queries of up to {MAX_TOKENS} tokens"
+    yield Reason("batch", batch, "the paper's, with cached gradients to spare memory", REGIME)
+    rule = (
+        "the paper's for LoRA; otherwise a tenth of the highest rate of the model's pre-training, or of "
+        "Pythia's where that is unknown"
     )
-    yield Reason(
-        "batch",
-        f"{BATCH_SIZE:,} queries of up to {MAX_TOKENS} tokens",
-        "the paper's, with cached gradients to spare memory",
-        REGIME,
-    )
-    known = published_rate(best.way.model)
-    rule = "of LoRA" if best.way.method == "lora" else "a tenth of the highest rate of its pre-training"
-    unknown = "of Pythia; take a tenth of the highest rate of its pre-training, where that is known"
-    yield Reason(
-        "rate",
-        f"{_rate(best.way):g}",
-        rule if known is not None or best.way.method == "lora" else unknown,
-        REGIME,
-    )
+    yield Reason("rate", f"{_rate(best.way):g}", rule, REGIME)
     yield Reason("temperature, decay, schedule", "1/40, 0.1, cosine to a tenth", "the paper's", REGIME)

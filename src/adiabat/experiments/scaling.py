@@ -230,11 +230,7 @@ def _result(
 ) -> ScalingResult:
     settings, section = runner.settings, runner.settings.scaling
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
-    fits = (
-        fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=runner.watch)
-        if evidence.runs
-        else []
-    )
+    fits = fitted(evidence, settings, runner.watch) if evidence.runs else []
     data = settings.job.data or " + ".join(source.path for source in settings.data.sources)
     device, trained_on = device_name(device_of(settings.run.device)), {"trained on": {"data": data, **inputs}}
     return result_of(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.config.budgets import ALL_TASKS, PlanSettings, ScalingSettings
+from adiabat.config.budgets import ALL_TASKS, PlanSection, PlanSettings, ScalingSection, ScalingSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
@@ -36,7 +36,7 @@ from adiabat.runs.row_files import Rows
 from adiabat.scaling_laws.fitting import estimate
 from adiabat.scaling_laws.frontier import NEAR, Trend, crossing, profiles
 from adiabat.scaling_laws.held_out import Prediction, coverages, widths
-from adiabat.scaling_laws.laws import Option, Run, points_of
+from adiabat.scaling_laws.laws import Kind, Option, Run, points_of
 from adiabat.scaling_laws.recommendation import KindFit, fit_kinds
 from adiabat.scaling_laws.selection import rank_correlation
 
@@ -58,32 +58,30 @@ class Evidence:
 
 def evidence_of(rows: Sequence[ScalingRun], kind: LossOf, *, least_steps: int) -> Evidence:
     """Separate rows that laws can be fitted to from the others."""
-    left_out = {row.name: why for row in rows if (why := _why_not(row, kind, least_steps))}
-    usable = [row for row in rows if row.name not in left_out]
-    return Evidence(
-        usable,
-        [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in usable],
-        left_out,
-    )
-
-
-def _why_not(row: ScalingRun, kind: LossOf, least_steps: int) -> str:
-    loss = row.loss_of(kind)
-    if row.status == "failed":
-        return f"it failed: {row.reason}"
-    if loss is None or not np.isfinite(loss) or loss <= 0:
-        return f"its loss must be a number above 0, got {loss}"
-    return f"it has {row.steps} steps, fewer than {least_steps}" if row.steps < least_steps else ""
+    left_out = {}
+    usable = []
+    runs = []
+    for row in rows:
+        loss = row.loss_of(kind)
+        if row.status == "failed":
+            left_out[row.name] = f"it failed: {row.reason}"
+        elif loss is None or not np.isfinite(loss) or loss <= 0:
+            left_out[row.name] = f"its loss must be a number above 0, got {loss}"
+        elif row.steps < least_steps:
+            left_out[row.name] = f"it has {row.steps} steps, fewer than {least_steps}"
+        else:
+            usable.append(row)
+            runs.append(Run(row.option, row.budget, row.tokens, loss))
+    return Evidence(usable, runs, left_out)
 
 
 def fitted(
     evidence: Evidence,
+    settings: ScalingSettings | PlanSettings,
+    watch: Watch,
     *,
     asked: Mapping[Option, float] | None = None,
     data_tokens: float | None = None,
-    resamples: int,
-    seed: int,
-    watch: Watch,
 ) -> list[KindFit]:
     """Fit the law of each family and method.
 
@@ -92,15 +90,27 @@ def fitted(
             budget.
         data_tokens: Maximum tokens that the laws must cover; None sets no limit.
     """
-    largest = max((run.budget for run in evidence.runs), default=0.0)
+    resamples = section_of(settings).resamples
+    if asked is None:
+        largest = max(run.budget for run in evidence.runs)
+        asked = dict.fromkeys((run.option for run in evidence.runs), largest)
+
+    def note(kind: Kind, done: int) -> None:
+        watch.progress(f"fitting the law of {kind}", done, resamples)
+
     return fit_kinds(
         evidence.runs,
-        asked=dict.fromkeys((run.option for run in evidence.runs), largest) if asked is None else asked,
+        asked=asked,
         data_tokens=data_tokens,
         resamples=resamples,
-        seed=seed,
-        note=lambda kind, done: watch.progress(f"fitting the law of {kind}", done, resamples),
+        seed=settings.run.seed,
+        note=note,
     )
+
+
+def section_of(settings: ScalingSettings | PlanSettings) -> PlanSection | ScalingSection:
+    """How runs are analysed."""
+    return settings.plan if isinstance(settings, PlanSettings) else settings.scaling
 
 
 def record_of(fit: KindFit, evidence: Evidence) -> KindRecord:
@@ -120,53 +130,51 @@ def record_of(fit: KindFit, evidence: Evidence) -> KindRecord:
 def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
     if fit.law is None or fit.choice is None:
         return None
-    points, law = points_of(fit.runs), fit.law
-    predicted = law.fitted.predict(points).tolist()
+    points = points_of(fit.runs)
+    law = fit.law
     model, budget = fit.choice.without_model, fit.choice.without_budget
-    others = [None] * len(predicted) if model is None else model.fitted.predict(points).tolist()
+    predicted = law.fitted.predict(points).tolist()
+    held_out = [None] * len(predicted)
+    if model is not None:
+        held_out = model.fitted.predict(points).tolist()
     largest = (points.size == points.size.max()).tolist()
+    columns = (names, points.loss.tolist(), predicted, held_out, largest)
+    coefficients = law.coefficients()
     return LawRecord(
         formula=law.fitted.law.formula,
-        coefficients=[
-            Coefficient(name, interval.value, interval.low, interval.high)
-            for name, interval in law.coefficients().items()
-        ],
+        coefficients=[Coefficient(name, one.value, one.low, one.high) for name, one in coefficients.items()],
         noise=float(law.residuals.std()),
         model_error=None if model is None else model.error,
         budget_error=None if budget is None else budget.error,
         left_open=list(law.left_open()),
         passed_over=[rejected.formula for rejected in fit.choice.passed_over],
-        predicted=[
-            Predicted(*row)
-            for row in zip(names, points.loss.tolist(), predicted, others, largest, strict=True)
-        ],
+        predicted=[Predicted(*row) for row in zip(*columns, strict=True)],
     )
 
 
 def _record(trend: Trend | None) -> LineRecord | None:
     if trend is None:
         return None
-    line, points = trend.line, (trend.budgets.tolist(), trend.values.tolist())
-    if not trend.again:
-        return LineRecord(line.slope, line.intercept, None, None, *points)
-    slope = estimate(line.slope, np.array([resampled.slope for resampled in trend.again]))
-    intercept = estimate(line.intercept, np.array([resampled.intercept for resampled in trend.again]))
-    return LineRecord(
-        line.slope, line.intercept, (slope.low, intercept.low), (slope.high, intercept.high), *points
-    )
+    line = trend.line
+    low, high = None, None
+    if trend.again:
+        slope = estimate(line.slope, np.array([resampled.slope for resampled in trend.again]))
+        intercept = estimate(line.intercept, np.array([resampled.intercept for resampled in trend.again]))
+        low, high = (slope.low, intercept.low), (slope.high, intercept.high)
+    return LineRecord(line.slope, line.intercept, low, high, trend.budgets.tolist(), trend.values.tolist())
 
 
 def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
     """Crossings of the frontiers of a family's methods near the budgets of its runs."""
-    lines = sorted(
-        ((fit.kind, fit.frontier) for fit in fits if fit.frontier is not None),
-        key=lambda pair: -pair[1].line.slope,
-    )
+    lines = [(fit.kind, fit.frontier) for fit in fits if fit.frontier is not None]
+    # The frontier that falls slower is ahead at smaller budgets.
+    lines.sort(key=lambda pair: -pair[1].line.slope)
     records = []
     for (first, before), (second, after) in combinations(lines, 2):
         if first.family == second.family:
-            point, both = crossing(before, after), (*before.budgets.tolist(), *after.budgets.tolist())
-            if min(both) / NEAR <= point.budget <= max(both) * NEAR:
+            point = crossing(before, after)
+            budgets = np.concatenate([before.budgets, after.budgets])
+            if budgets.min() / NEAR <= point.budget <= budgets.max() * NEAR:
                 records.append(CrossingRecord(first.family, first.method, second.method, point))
     return sorted(records, key=lambda record: (record.family, record.found.budget))
 
@@ -175,35 +183,36 @@ def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -
     """Correlation of losses with task scores, over the runs that have the score."""
     tasks = list(dict.fromkeys(task for row in evidence.rows for task in row.scores))
     families = list(dict.fromkeys(row.way.family for row in evidence.rows if row.scores))
-    groups = {ALL_TASKS: tasks} if len(tasks) > 1 else {}
-    return [
-        _correlation(name, family, evidence.rows, group, kind, resamples=resamples, seed=seed)
-        for name, group in {**groups, **{task: [task] for task in tasks}}.items()
-        for family in (None, *(families if len(families) > 1 else ()))
-    ]
+    groups = {task: [task] for task in tasks}
+    if len(tasks) > 1:
+        groups = {ALL_TASKS: tasks, **groups}
+    correlations = []
+    for name, group in groups.items():
+        scored = [row for row in evidence.rows if set(group) <= row.scores.keys()]
+        correlations.append(_correlation(name, None, scored, group, kind, resamples, seed))
+        if len(families) > 1:
+            for family in families:
+                of_family = [row for row in scored if row.way.family == family]
+                correlations.append(_correlation(name, family, of_family, group, kind, resamples, seed))
+    return correlations
 
 
 def _correlation(
     name: str,
     family: str | None,
-    rows: Sequence[ScalingRun],
+    scored: Sequence[ScalingRun],
     tasks: Sequence[str],
     kind: LossOf,
-    *,
     resamples: int,
     seed: int,
 ) -> Correlation:
-    """Correlation with the mean score of some tasks."""
-    scored = [
-        row for row in rows if family in (None, row.way.family) and all(task in row.scores for task in tasks)
-    ]
+    """Correlation with the mean score of some tasks, over the runs that have all of them."""
+    losses = np.array([row.loss_of(kind) or 0.0 for row in scored])
     scores = np.array([fmean(row.scores[task] for task in tasks) for row in scored])
-    correlation = rank_correlation(
-        np.array([row.loss_of(kind) or 0.0 for row in scored]), scores, resamples=resamples, seed=seed
-    )
-    if correlation is None:
+    found = rank_correlation(losses, scores, resamples=resamples, seed=seed)
+    if found is None:
         return Correlation(name, family, len(scored), None, None)
-    return Correlation(name, family, len(scored), correlation.value, (correlation.low, correlation.high))
+    return Correlation(name, family, len(scored), found.value, (found.low, found.high))
 
 
 STEP = 4.0
@@ -236,23 +245,14 @@ def rows_in(source: Path) -> list[ScalingRun]:
 
 def _fault(row: ScalingRun) -> str:
     """Values that no valid run has, and that would be changed silently."""
-    passed, done = row.parameters, row.status == "done"
+    passed = row.parameters
     above = {"budget": row.budget, "batch_size": row.batch_size, "parameters.forward": passed.forward}
-    if done:
-        above |= {
-            "steps": row.steps,
-            "tokens": row.tokens,
-            "flops": row.flops,
-            "parameters.updated": passed.updated,
-        }
+    if row.status == "done":
+        above |= {"steps": row.steps, "tokens": row.tokens, "flops": row.flops}
+        above["parameters.updated"] = passed.updated
+    least = {"rank": row.way.rank or 0, "frozen": row.way.frozen, "seconds": row.seconds}
+    least |= {"memory": row.memory, "passes": row.passes}
     wrong = [f"{name} = {value}" for name, value in above.items() if not 0 < value < math.inf]
-    least = {
-        "rank": row.way.rank or 0,
-        "frozen": row.way.frozen,
-        "seconds": row.seconds,
-        "memory": row.memory,
-        "passes": row.passes,
-    }
     wrong += [f"{name} = {value}" for name, value in least.items() if not 0 <= value < math.inf]
     if not wrong and max(passed.backward, passed.updated) > passed.forward:
         wrong = [str(passed)]
@@ -261,38 +261,25 @@ def _fault(row: ScalingRun) -> str:
 
 def _columns(run: ScalingRun) -> dict[str, Any]:
     way, passed = run.way, run.parameters
-    identity: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "run": run.name,
         "family": way.family,
         "model": way.name,
         "blocks": way.blocks,
         "method": way.method,
     }
-    identity |= {
-        "rank": way.rank,
-        "frozen": way.frozen,
-        "seed": run.seed,
-        "budget": run.budget,
-        "status": run.status,
-        "reason": run.reason,
-    }
-    counts = {
-        "size": run.option.size,
-        "forward": passed.forward,
-        "backward": passed.backward,
-        "updated": passed.updated,
-        "share": run.option.share,
-    }
-    spent: dict[str, Any] = {
-        "learning_rate": run.learning_rate,
-        "batch_size": run.batch_size,
-        "steps": run.steps,
-        "tokens": run.tokens,
-    }
-    spent |= {"flops": run.flops, "seconds": run.seconds, "memory": run.memory, "device": run.device}
-    losses = {"loss": run.loss, "validation_loss": run.validation_loss, **run.validation}
-    scores = {f"task: {name}": score for name, score in run.scores.items()}
-    return {**identity, **counts, **spent, **losses, **scores}
+    for name in ("rank", "frozen"):
+        columns[name] = getattr(way, name)
+    for name in ("seed", "budget", "status", "reason"):
+        columns[name] = getattr(run, name)
+    columns["size"] = run.option.size
+    for name in ("forward", "backward", "updated"):
+        columns[name] = getattr(passed, name)
+    columns["share"] = run.option.share
+    for name in ("learning_rate", "batch_size", "steps", "tokens", "flops", "seconds", "memory", "device"):
+        columns[name] = getattr(run, name)
+    columns |= {"loss": run.loss, "validation_loss": run.validation_loss, **run.validation}
+    return columns | {f"task: {name}": score for name, score in run.scores.items()}
 
 
 def result_of(
@@ -314,7 +301,7 @@ def result_of(
         advice: The recommendation; None for a scaling experiment.
         device: Device of runs or measurements.
     """
-    section = settings.plan if isinstance(settings, PlanSettings) else settings.scaling
+    section = section_of(settings)
     seed = settings.run.seed
     return ScalingResult(
         kind="scaling" if advice is None else "plan",
@@ -346,22 +333,16 @@ def held_out(fits: Sequence[KindFit], advice: Advice | None) -> HeldOutRecord | 
     predicted = [one for fit in fits for one in fit.held_out]
     if not predicted:
         return None
-    losses = [
-        HeldOutLoss(
-            one.run.option.way.title,
-            one.run.budget,
-            one.reach,
-            one.run.loss,
-            one.law.value,
-            (one.law.low, one.law.high),
-            one.line,
+    losses = []
+    for one in predicted:
+        interval = (one.law.low, one.law.high)
+        title = one.run.option.way.title
+        losses.append(
+            HeldOutLoss(title, one.run.budget, one.reach, one.run.loss, one.law.value, interval, one.line)
         )
-        for one in predicted
-    ]
     reach = STEP if advice is None or advice.beyond is None else advice.beyond
-    return HeldOutRecord(
-        losses, coverages(predicted), list(_widths(predicted, [fit.kind.family for fit in fits], reach))
-    )
+    families = [fit.kind.family for fit in fits]
+    return HeldOutRecord(losses, coverages(predicted), list(_widths(predicted, families, reach)))
 
 
 def _widths(predicted: Sequence[Prediction], families: Sequence[str], reach: float) -> Iterator[WidthRecord]:
@@ -374,12 +355,14 @@ def _widths(predicted: Sequence[Prediction], families: Sequence[str], reach: flo
 
 def _recorded(row: ScalingRun) -> ScalingRun:
     """A row of a table from elsewhere, without non-finite numbers, which records cannot hold."""
-    loss, validation_loss = (
-        number if number is not None and math.isfinite(number) else None
-        for number in (row.loss, row.validation_loss)
+    return replace(
+        row,
+        loss=_finite(row.loss),
+        validation_loss=_finite(row.validation_loss),
+        validation={name: value for name, value in row.validation.items() if math.isfinite(value)},
+        scores={name: score for name, score in row.scores.items() if math.isfinite(score)},
     )
-    validation, scores = (
-        {name: one for name, one in table.items() if math.isfinite(one)}
-        for table in (row.validation, row.scores)
-    )
-    return replace(row, loss=loss, validation_loss=validation_loss, validation=validation, scores=scores)
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None

@@ -30,12 +30,12 @@ from tests.tiny import save_tiny
         (lambda: [one for one in rows_of() if one.parameters.forward < 1e7], "lacks at least 3 sizes, got 2"),
         (
             lambda: [replace(one, validation_loss=None) for one in rows_of()[:3]],
-            "plan.runs must hold a run that a law can be fitted to, got 3 unsuitable runs, "
-            "such as m1, full, 1e+13 FLOP, seed 0: its loss",
+            "plan.runs must hold a run that a law can be fitted to, got 3 faults: "
+            "m1, full, 1e+13 FLOP, seed 0: its loss",
         ),
         (
             lambda: [replace(one, steps=3) for one in rows_of()],
-            "got 32 unsuitable runs, such as m1, full, 1e+13 FLOP, seed 0: it has 3 steps, fewer than 10",
+            "got 32 faults: m1, full, 1e+13 FLOP, seed 0: it has 3 steps, fewer than 10",
         ),
         (
             lambda: [replace(one, batch_size=64) if one.way.method == "full" else one for one in rows_of()],
@@ -173,7 +173,7 @@ def test_runs_that_do_not_say_how_long_they_took_have_no_speed(tmp_path: Path) -
 def test_a_budget_of_no_token_is_told() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^plan.budget must pay for a step .*, got 4.94066e-324, which pays for 0 tokens; raise it",
+        match=r"^plan.budget must pay for a step .*, got 4.94066e-324 FLOP; raise it",
     ):
         plan(load, asked(None, budget=5e-324))
 

@@ -184,7 +184,7 @@ def test_few_tokens_are_told_and_leave_budget(runs: Path) -> None:
     assert advice.best is not None
     assert advice.best.tokens == 1e6
     assert advice.best.flops < BUDGET
-    assert next(one for one in advice.reasons if one.what == "tokens").why.startswith("all available tokens")
+    assert next(one for one in advice.reasons if one.what == "tokens").value == "1e+06"
 
 
 def test_time_in_place_of_a_budget_is_spent_at_the_speed_of_the_runs(tmp_path: Path) -> None:
@@ -486,8 +486,7 @@ def test_a_time_without_runs_is_converted_at_the_measured_speed_of_this_machine(
     assert reservations(made)
     with pytest.raises(
         ConfigError,
-        match=r"plan.budget_seconds must pay for a step .*, 0.\d.s at the speed "
-        r"of this machine, got 0.1.s, which",
+        match=r"plan.budget_seconds must pay for a step .* FLOP, got 2e\+11 FLOP; raise it",
     ):
         plan(lambda *_: tiny_dual(), checked(PlanSettings, {"plan": {"budget_seconds": 0.1}}))
 
