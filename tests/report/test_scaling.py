@@ -16,7 +16,8 @@ from adiabat.experiments.plan import plan
 from adiabat.experiments.scaling_analysis import evidence_of, fitted, result_of
 from adiabat.report import pages
 from adiabat.report.scaling_figures import panels_of
-from adiabat.report.scaling_headline import choice_heads, crossing_cells, headline, reservations
+from adiabat.report.scaling_headline import headline, reservations
+from adiabat.report.scaling_page import crossing_row, terminal
 from adiabat.results.record import read_result
 from adiabat.results.scaling_result import CrossingRecord, ScalingResult
 from adiabat.runs.output_dir import write_report
@@ -122,14 +123,15 @@ def test_intervals_of_a_plan_have_the_level_that_the_held_out_losses_show(planne
         ((8, 19), "at least 89 %, held out"),
     ):
         record = replace(planned.held_out, widths=[widths[number] for number in scores])
-        assert head in [one.replace(NO_BREAK, " ") for one in choice_heads(record)]
+        (table,) = terminal(replace(planned, held_out=record))
+        assert head in [column.head.replace(NO_BREAK, " ") for column in table.columns]
     page = html_of(planned).replace(NO_BREAK, " ")
     assert "94 %, held out" in page
     assert "95 %, held out" not in page
 
 
 def test_figures_show_what_there_is(swept: ScalingResult) -> None:
-    by_name = {name: panels for name, _, panels in panels_of(swept)}
+    by_name = panels_of(swept)
     assert list(by_name) == ["isoflop", "optimal", "frontier", "ranks", "frozen", "predicted", "downstream"]
     profile = by_name["isoflop"][0]
     assert profile.title == "full"
@@ -155,15 +157,14 @@ def test_figures_show_what_there_is(swept: ScalingResult) -> None:
 def test_a_budget_has_one_colour_in_all_panels_of_a_figure(swept: ScalingResult) -> None:
     first, *others = swept.kinds
     rows = [one for one in swept.runs if (one.way.name, one.budget) != ("m1", BUDGETS[0])]
-    for _, _, panels in panels_of(
-        replace(swept, kinds=[replace(first, profiles=first.profiles[1:]), *others], runs=rows)
-    ):
+    fewer = replace(swept, kinds=[replace(first, profiles=first.profiles[1:]), *others], runs=rows)
+    for panels in panels_of(fewer).values():
         colours = {(line.label, line.colour) for panel in panels for line in panel.lines if line.label}
         assert len(colours) == len({label for label, _ in colours})
 
 
 def test_tokens_at_the_best_size_are_what_the_budget_pays_for(swept: ScalingResult) -> None:
-    sizes, tokens = next(panels for name, _, panels in panels_of(swept) if name == "optimal")
+    sizes, tokens = panels_of(swept)["optimal"]
     for (budget, size), (same, amount) in zip(sizes.lines[0].points, tokens.lines[0].points, strict=True):
         assert budget == same
         assert amount == pytest.approx(budget / (6 * size))
@@ -200,17 +201,17 @@ def test_a_page_tells_where_methods_change_places_near_to_their_budgets(tmp_path
     assert one.found.budget == pytest.approx(1e14)
     page = html_of(result)
     assert "Where one method overtakes another" in page
-    for cell in crossing_cells(one):
+    for cell in crossing_row(one).values():
         assert f">{cell}</span>" in page
     write_report(result, tmp_path)
     assert read_result(tmp_path / "result.json", ScalingResult) == result
 
 
 def test_the_ends_of_a_crossing_may_be_beyond_every_number() -> None:
-    cells = crossing_cells(CrossingRecord("tiny", "lora", "full", Crossing(2e14, (0.0, None), 0.9)))
-    assert cells == ["tiny", "lora", "full", "2e+14", "[0, \N{INFINITY}]", f"90{NO_BREAK}%"]
-    alone = crossing_cells(CrossingRecord("tiny", "lora", "full", Crossing(2e14, None, None)))
-    assert alone[-2:] == ["\N{EN DASH}"] * 2
+    row = crossing_row(CrossingRecord("tiny", "lora", "full", Crossing(2e14, (0.0, None), 0.9)))
+    assert [*row.values()] == ["tiny", "lora", "full", "2e+14", "[0, \N{INFINITY}]", f"90{NO_BREAK}%"]
+    alone = crossing_row(CrossingRecord("tiny", "lora", "full", Crossing(2e14, None, None)))
+    assert [*alone.values()][-2:] == ["", None]
 
 
 def test_the_head_line_names_the_best_run_of_the_largest_budget(swept: ScalingResult) -> None:
@@ -249,7 +250,7 @@ def test_a_scaling_without_a_loss_still_has_a_page() -> None:
     settings = checked(ScalingSettings, {"models": [{"model": "m", "pretraining_rate": 1e-3}]})
     result = result_of(settings, "all failed", [FAILED], evidence, [], None, command="")
     assert "No run has given a loss." in html_of(result)
-    assert panels_of(result) == []
+    assert panels_of(result) == {}
 
 
 def test_laws_are_those_of_the_truth(swept: ScalingResult) -> None:

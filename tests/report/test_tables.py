@@ -2,12 +2,10 @@
 
 import csv
 import io
-import sys
 
 import pytest
 from rich.console import Console
 
-from adiabat.core.errors import MissingDependencyError
 from adiabat.core.text import DASH, MINUS, NO_BREAK
 from adiabat.report.tables import (
     CELL_LENGTH,
@@ -87,19 +85,13 @@ def test_markdown_and_latex_have_the_same_cells_with_escaped_texts() -> None:
         (",,", ",{},"),
         ("a_b & 5 % {x}", r"a\_b \& 5 \% \{x\}"),
         ("[x] <y>", r"{[}x{]} \textless{}y\textgreater{}"),
-        (f"{MINUS}1{NO_BREAK}{DASH}", "$-$1~--"),
+        (f"{MINUS}1{NO_BREAK}{DASH}", r"$-$1~\textendash{}"),
     ],
 )
 def test_latex_sets_a_text_as_it_is(text: str, set_as: str) -> None:
     table = Table(columns=[Column("same", "name"), Column("same")])
     table.add(text, "other")
     assert rf"{set_as} & other \\" in table.to_latex().splitlines()
-
-
-def test_latex_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingDependencyError, match=r"adiabat\[frames\]"):
-        TABLE.to_latex()
 
 
 def test_markdown_shows_a_text_as_it_is() -> None:
@@ -172,11 +164,10 @@ def test_a_number_and_its_interval_stay_on_their_lines(width: int) -> None:
     assert any(LEVEL[0] in line for line in out.getvalue().splitlines())
 
 
-def test_columns_without_a_value_are_left_out() -> None:
-    table = Table(columns=[Column("name"), Column("unknown"), Column("count")])
-    table.add("a", "", 1, style="safe")
-    table.add("b", None, None)
-    filled = table.without_empty_columns()
-    assert [column.head for column in filled.columns] == ["name", "count"]
-    assert [[cell.text for cell in row.cells] for row in filled.rows] == [["a", "1"], ["b", DASH]]
-    assert filled.rows[0].style == "safe"
+def test_a_table_of_rows_has_no_column_without_a_value() -> None:
+    rows = [{"name": "a", "unknown": "", "count": 1}, {"name": "b", "unknown": None, "count": None}]
+    table = Table.of(rows, {"unknown": "text"}, ["safe"], title="T")
+    assert [(column.head, column.kind) for column in table.columns] == [("name", "name"), ("count", "number")]
+    assert [[cell.text for cell in row.cells] for row in table.rows] == [["a", "1"], ["b", DASH]]
+    assert [row.style for row in table.rows] == ["safe", ""]
+    assert Table.of([]).rows == []

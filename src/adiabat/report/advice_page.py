@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from adiabat.core.text import NO_BREAK, counted, integer, share, verb
-from adiabat.report.captions import glossary, sentences, text_of
+from adiabat.core.text import NO_BREAK, counted, integer, share
+from adiabat.report.captions import glossary, sentences
 from adiabat.report.format import named, percent
 from adiabat.report.measure_terms import measures_section
-from adiabat.report.pages import Group, Page, Terms, Tone, notes_section
+from adiabat.report.pages import Group, Page, Terms, Tone, group, notes_section
 from adiabat.report.tables import (
     LEVEL,
     PAIRED,
@@ -46,7 +46,7 @@ def page(result: Advice) -> Page:
             ("documents", integer(target.documents)),
         ],
         sections=[
-            Group(id="figures", title="What was tried", sections=tried),
+            group("advice", "figures", *tried),
             _headroom(result),
             _retention(result),
             Group(id="reading", title="Reading", sections=reading),
@@ -166,32 +166,32 @@ def _rankings(
 
 
 def _headroom(result: Advice) -> Group:
+    """Queries by the rank of their first answer under the untuned model."""
     room = result.target.headroom
-    columns = [
-        Column("first answer of the untuned model", "name"),
-        Column("queries", "number"),
-        Column("share", "number"),
-    ]
-    table = Table(columns=columns)
     counts = {
         "among the first 10": room.top,
         "from 11 to 100": room.near,
         "not among the first 100": room.beyond,
     }
+    rows = []
     for place, count in counts.items():
-        table.add(place, integer(count), share(count / room.total))
-    return Group(id="headroom", title="Headroom", lead=_headroom_sentence(result.target), sections=[table])
+        rows.append(
+            {
+                "first answer of the untuned model": place,
+                "queries": integer(count),
+                "share": share(count / room.total),
+            }
+        )
+    return group("advice", "headroom", Table.of(rows), sentence=_headroom_sentence(result.target))
 
 
 def _headroom_sentence(target: AdvisedSet) -> str:
+    """The same in a sentence, for the terminal."""
     room = target.headroom
-    top, near, beyond = (
-        f"{integer(count)} {verb(count, 'has', 'have')}" for count in (room.top, room.near, room.beyond)
-    )
     return (
-        f"Of {counted(room.total, 'query')}, {top} an answer among the first 10 documents, "
-        f"{near} the first one from rank 11 to 100, "
-        f"and {beyond} none among the first 100."
+        f"Of {counted(room.total, 'query')}, {integer(room.top)} have an answer among the first 10 "
+        f"documents, {integer(room.near)} the first one from rank 11 to 100, "
+        f"and {integer(room.beyond)} none among the first 100."
     )
 
 
@@ -201,9 +201,8 @@ def _retained(result: Advice) -> dict[str, Change]:
 
 
 def _retention(result: Advice) -> Group | None:
+    """The retention sets; None without any."""
     retained = _retained(result)
     if not retained:
         return None
-    lead = text_of("advice", "retention")
-    table = _rankings(result, "retention set", retained)
-    return Group(id="retention", title="Retention sets under the linear map", lead=lead, sections=[table])
+    return group("advice", "retention", _rankings(result, "retention set", retained))

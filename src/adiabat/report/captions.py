@@ -12,6 +12,11 @@ def text_of(page: str, name: str, **values: object) -> str:
     return text.format(**values)
 
 
+def texts_of(page: str, name: str, /, **values: object) -> dict[str, Any]:
+    """The texts of a section or figure by field, such as title, lead, label and caption."""
+    return {field: text.format(**values) for field, text in _texts()[page][name].items()}
+
+
 def glossary(page: str) -> list[tuple[str, str]]:
     """The terms that a page explains, with their meanings."""
     return list(_texts()[page]["terms"].items())

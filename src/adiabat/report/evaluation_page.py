@@ -1,19 +1,30 @@
 """The page of an evaluation."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from adiabat.core.text import NO_BREAK, counted, cut, integer
-from adiabat.report import evaluation_headline as sentences
+from adiabat.report import evaluation_headline as words
 from adiabat.report import format as texts
-from adiabat.report.captions import glossary, text_of
+from adiabat.report.captions import glossary, texts_of
 from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
 from adiabat.report.measure_terms import explained, measures_section
-from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
+from adiabat.report.pages import (
+    Examples,
+    Figure,
+    Group,
+    HeatMap,
+    Page,
+    Terms,
+    figure,
+    group,
+    notes_section,
+)
 from adiabat.report.power_section import assumptions, finding, power_section
 from adiabat.report.tables import (
     LEVEL,
@@ -60,6 +71,7 @@ _COLUMNS = {
 
 
 def _columns(names: Sequence[str]) -> list[Column]:
+    """The columns of these names."""
     return [_COLUMNS[name] for name in names]
 
 
@@ -136,98 +148,97 @@ def page(result: Result) -> Page:
     return page_of(
         result,
         sections,
-        headline=sentences.headline(result),
-        tone=sentences.tone(result),
-        reservations=sentences.reservations(result),
+        headline=words.headline(result),
+        tone=words.tone(result),
+        reservations=words.reservations(result),
     )
 
 
 def _is_compared(result: Result) -> bool:
+    """Whether any data set was measured beside a baseline."""
     return any(dataset.main_change().before is not None for dataset in result.datasets)
 
 
 def terminal(result: Result) -> list[Table]:
-    """A row for each reported measure of each data set."""
+    """A row for each reported measure of each data set, and a table of the parts of a set that has them."""
     powers = [f"Power of {finding(power)}" for power in result.power]
-    caption = [sentences.headline(result), *powers, *assumptions(result.power)]
     names = ["before", "after", "change", "verdict"] if _is_compared(result) else ["value"]
-    return [
-        _reported(
-            result.datasets,
-            ["measure", *names],
-            _in_terminal,
-            title=cut(result.title, limit=200),
-            caption=caption,
-        )
-    ]
+    main = _reported(result.datasets, ["measure", *names], _in_terminal, title=cut(result.title, limit=200))
+    tables = [main]
+    for dataset in result.datasets:
+        if dataset.parts:
+            tables.append(_parts(dataset, names))
+    caption = [words.headline(result), *powers, *assumptions(result.power)]
+    tables[-1] = replace(tables[-1], caption=caption)
+    return tables
 
 
 def _in_terminal(dataset: DatasetResult) -> Cell:
+    """The name of a data set with what is ranked for it."""
     candidates = ", listed candidates" if dataset.kind == "pairs" else ""
     return Cell(f"{dataset.role}: {dataset.name}{candidates}")
 
 
 def notes(result: Result) -> list[str]:
     """Notes below a table in the terminal; a training run's notes were printed hours before an evaluation."""
-    sentence = sentences.cells_over_runs(result)
-    return [*sentences.caveats(result), *([sentence] if sentence else [])]
+    return words.caveats(result)
 
 
 def _datasets(result: Result, *, compared: bool) -> Group:
+    """All data sets: figure and tables of the reported measures, and all measures folded."""
     datasets = result.datasets
+    names = ["measure, with direction", "value"]
     if compared:
-        names = ["measure, with direction", "before", "after", "improvement", "difference", "verdict"]
-        lead = text_of("evaluation", "datasets-2")
-    else:
-        names = ["measure, with direction", "value"]
-        lead = text_of("evaluation", "datasets")
-    shown = []
+        names[1:] = ["before", "after", "improvement", "difference", "verdict"]
+    reported, measures, notes, parts = [], [], [], []
     for dataset in datasets:
-        shown += [change.measure for change in (dataset.main_change(), *_others(dataset))]
-    changed = _reported(datasets, names, _about, look="stack")
-    sections: list[Section | None] = [measures_section(shown), _forest(datasets), changed]
-    sections += [_parts(dataset, names) for dataset in datasets if dataset.parts]
-    notes = [
-        (dataset.name, [note for note in dataset.notes if note not in result.equal_towers])
-        for dataset in datasets
+        reported += [change.measure for change in (dataset.main_change(), *_others(dataset))]
+        measures.append(_changes(dataset.changes, cut(dataset.name, limit=120), compared=compared))
+        # Notes on equal towers stand among the reservations.
+        notes.append((dataset.name, [note for note in dataset.notes if note not in result.equal_towers]))
+        if dataset.parts:
+            parts.append(_parts(dataset, names))
+    sections = [
+        measures_section(reported),
+        _forest(datasets),
+        _reported(datasets, names, _about, look="stack"),
+        *parts,
+        notes_section("Notes", notes, everyone="all data sets"),
+        Group(id="all-measures", title="All measures", folded=True, sections=measures),
+        Terms(terms=_terms(result, reported, compared=compared)),
     ]
-    sections.append(notes_section("Notes", notes, everyone="all data sets"))
-    measures = [
-        _changes(dataset.changes, cut(dataset.name, limit=120), compared=compared) for dataset in datasets
-    ]
-    sections.append(Group(id="all-measures", title="All measures", folded=True, sections=measures))
-    sections.append(Terms(terms=_terms(result, shown, compared=compared)))
-    title = "What changed" if compared else "What was measured"
-    return Group(id="datasets", title=title, lead=lead, sections=sections)
+    return replace(group("evaluation", "compared" if compared else "measured", *sections), id="datasets")
 
 
-def _terms(result: Result, shown: Sequence[str], *, compared: bool) -> list[tuple[str, str]]:
-    """Measures that are not shown at the top, and the columns of comparisons."""
+def _terms(result: Result, reported: Sequence[str], *, compared: bool) -> list[tuple[str, str]]:
+    """Measures that are not reported at the top, and the columns of comparisons."""
     measures: list[str] = []
     for dataset in result.datasets:
         measures += [change.measure for change in dataset.changes]
     if result.training is not None:
         measures += result.training.measures
-    terms = explained(name for name in measures if name not in shown)
+    terms = explained(name for name in measures if name not in reported)
     if compared:
         terms += glossary("evaluation")
-        if any(dataset.grid and dataset.languages for dataset in result.datasets):
+        if any(dataset.grid for dataset in result.datasets):
             terms += glossary("language-grids")
     return terms
 
 
 def _parts(dataset: DatasetResult, names: Sequence[str]) -> Table:
     """The main measure by what was trained on; the first part decides."""
-    title = f"{cut(dataset.name, limit=120)}: queries with new and with seen documents"
-    columns = [Column("part", "name"), *_columns(names)]
-    table = Table(title=title, columns=columns, look="stack", caption=["The first part decides."])
+    options = texts_of("evaluation", "parts", name=cut(dataset.name, limit=120))
+    table = Table(columns=[Column("part", "name"), *_columns(names)], look="stack", **options)
     for part in dataset.parts:
-        name = Cell(part.name, [counted(part.queries, "query")], bold=part is dataset.parts[0])
-        table.add(name, *_cells(part.change, names))
+        below = [counted(part.queries, "query")]
+        if part.above:
+            below.append(f"{integer(part.above)} with a removed document above the first relevant one")
+        table.add(Cell(part.name, below, bold=part is dataset.parts[0]), *_cells(part.change, names))
     return table
 
 
 def _about(dataset: DatasetResult) -> Cell:
+    """The name of a data set with its role, what is ranked, and its counts."""
     counts = [counted(dataset.queries, "query"), counted(dataset.documents, "document")]
     if dataset.clusters:
         counts.append(counted(dataset.clusters, "cluster"))
@@ -255,12 +266,9 @@ def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
             rows.append(row)
     if not rows:
         return None
-    return Figure(
-        charts=[forest("forest", rows, label="improvement of the main measure, % (right of zero is better)")],
-        narrow=forest("forest-narrow", rows, label="improvement, % (right is better)", narrow=True),
-        label=text_of("evaluation", "forest-label"),
-        caption=text_of("evaluation", "forest-caption"),
-    )
+    wide = forest("forest", rows, label="improvement of the main measure, % (right of zero is better)")
+    narrow = forest("forest-narrow", rows, label="improvement, % (right is better)", narrow=True)
+    return figure("evaluation", "forest", wide, narrow=narrow)
 
 
 def _changes(changes: Sequence[Change], title: str = "", *, compared: bool) -> Table:
@@ -282,7 +290,7 @@ def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Gr
         if change.before is not None:
             before.append((float(at), change.before))
     lines = [Line(after, "after", GOOD, intervals=[change.after_interval for change in dataset.ladder])]
-    if len(before) == len(after):
+    if before:
         lines.insert(0, Line(before, "before", MUTED, "s"))
     panel = Panel(
         lines,
@@ -292,50 +300,32 @@ def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Gr
         from_zero=True,
         y_tick=texts.percent_tick,
     )
-    of = " of the values after" if compared else ""
-    figure = Figure(
-        charts=[curves(f"ladder-{position}", [panel])],
-        narrow=curves(f"ladder-{position}-narrow", [panel], width=NARROW),
-        label=text_of("evaluation", "by-negative-label"),
-        caption=f"Vertical lines: 95{NO_BREAK}% intervals{of}.",
-    )
-    return Group(
-        id=f"negatives-{position}",
-        title=f"Errors by listed negative: {cut(dataset.name, limit=120)}",
-        lead=text_of("evaluation", "by-negative"),
-        sections=[
-            figure,
-            Group(title="Table", folded=True, sections=[_changes(dataset.ladder, compared=compared)]),
-        ],
-    )
+    wide = curves(f"ladder-{position}", [panel])
+    narrow = curves(f"ladder-{position}-narrow", [panel], width=NARROW)
+    table = replace(_changes(dataset.ladder, "Table", compared=compared), folded=True)
+    drawn = figure("evaluation", "ladder", wide, narrow=narrow)
+    shown = group("evaluation", "negatives", drawn, table, name=cut(dataset.name, limit=120))
+    return replace(shown, id=f"negatives-{position}")
 
 
 def _languages(dataset: DatasetResult, position: int) -> Group:
-    count = counted(len(dataset.languages), "language")
-    return Group(
-        id=f"languages-{position}",
-        title=f"Languages: {cut(dataset.name, limit=120)}",
-        lead=f"{count}; rows are query languages, columns document languages.",
-        sections=[_heat_map(grid, dataset.languages) for grid in dataset.grid],
-        side_by_side=True,
-    )
+    """The grids of a data set, side by side."""
+    maps = [_heat_map(grid, dataset.languages) for grid in dataset.grid]
+    name, count = cut(dataset.name, limit=120), len(dataset.languages)
+    shown = group("evaluation", "languages", *maps, name=name, count=count)
+    return replace(shown, id=f"languages-{position}", side_by_side=True)
 
 
 def _heat_map(grid: GridComparison, languages: Sequence[str]) -> HeatMap:
     """Improvement of each pair of languages in percent, or its PND without a baseline."""
-    if grid.improvement is None:
-        compared, values = False, np.array(grid.after, dtype=float)
-        caption, text = "PND: lower is better.", "{:.3f}".format
-    else:
-        compared, values = True, np.array(grid.improvement, dtype=float)
-        caption = "Improvement of PND in percent: blue is better, orange is worse."
+    compared = grid.improvement is not None
+    # A missing improvement becomes NaN.
+    values = np.array(grid.improvement if compared else grid.after, dtype=float)
+    text = "{:.3f}".format
+    if compared:
         # Three digits before the point leave no room for one behind it.
         decimals = 0 if np.nanmax(np.abs(values), initial=0.0) >= 100 else 1
         text = partial(texts.signed, decimals=decimals)
-    marked = None
-    if grid.verdicts is not None:
-        marked = np.isin(grid.verdicts, ("better", "worse"))
-        caption += " A dot marks a cell whose paired verdict is better or worse after correction."
     return HeatMap(
         title=f"{grid.comparison}, {grid.similarity}",
         rows=languages,
@@ -343,9 +333,9 @@ def _heat_map(grid: GridComparison, languages: Sequence[str]) -> HeatMap:
         shades=values,
         text=text,
         compared=compared,
-        marked=marked,
+        marked=np.isin(grid.verdicts, ("better", "worse")) if grid.verdicts else None,
         counts=grid_counts(grid, cells=len(languages) ** 2),
-        caption=caption,
+        **texts_of("evaluation", "improvement" if compared else "level"),
     )
 
 
@@ -364,25 +354,15 @@ def grid_counts(grid: GridComparison, *, cells: int) -> list[str]:
 
 
 def _examples(examples: Sequence[ChangedQuery]) -> Group:
-    hidden = len(examples) - EXAMPLES_SHOWN
-    more = f" {hidden} more are in result.json." if hidden > 0 else ""
-    lead = text_of(
-        "evaluation",
-        "examples",
-        hits_shown=HITS_SHOWN,
-        query_length=QUERY_LENGTH,
-        document_length=DOCUMENT_LENGTH,
-        more=more,
-    )
-    shown = Examples(
-        examples=[_example(example) for example in examples[:EXAMPLES_SHOWN]],
-        query_length=QUERY_LENGTH,
-        document_length=DOCUMENT_LENGTH,
-    )
-    return Group(id="examples", title="Queries whose top results changed", lead=lead, sections=[shown])
+    """The first queries whose results changed, with both lists."""
+    shown = [_example(example) for example in examples[:EXAMPLES_SHOWN]]
+    lists = Examples(examples=shown, query_length=QUERY_LENGTH, document_length=DOCUMENT_LENGTH)
+    counts = {"shown": len(shown), "total": len(examples), "hits_shown": HITS_SHOWN}
+    return group("evaluation", "examples", lists, **counts)
 
 
 def _example(example: ChangedQuery) -> dict[str, Any]:
+    """What the template needs of a query."""
     before, after = example.before, example.after
     return {
         "dataset": example.dataset,
@@ -396,6 +376,7 @@ def _example(example: ChangedQuery) -> dict[str, Any]:
 
 
 def _first_relevant(hits: Sequence[Hit]) -> str:
+    """The rank of the first relevant document in words."""
     for rank, hit in enumerate(hits, start=1):
         if hit.relevant:
             return f"rank {rank}"
@@ -403,6 +384,7 @@ def _first_relevant(hits: Sequence[Hit]) -> str:
 
 
 def _hits(hits: Sequence[Hit], *, other: Sequence[Hit], is_after: bool) -> list[dict[str, Any]]:
+    """The first hits of a list and all relevant ones, each with its movement between the lists."""
     others = {hit.doc_id: rank for rank, hit in enumerate(other, start=1)}
     entries = []
     for rank, hit in enumerate(hits, start=1):

@@ -77,6 +77,11 @@ def number(value: float, *, digits: int = 4) -> str:
     return text.replace("-", MINUS)
 
 
+def if_known(value: float | None, text: Callable[[float], str]) -> str | None:
+    """The text of a number; None for None, which tables show as a dash."""
+    return None if value is None else text(value)
+
+
 def whole(value: float) -> str:
     """The nearest integer, for an axis of counts."""
     return integer(round(value))

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module, resources
-from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 import jinja2
@@ -23,15 +22,13 @@ from markupsafe import Markup
 from rich.console import Console, RenderableType
 
 from adiabat.core.text import DASH, cut, duration, printable
+from adiabat.report.captions import texts_of
 from adiabat.report.chart_style import heat_colours
 from adiabat.report.charts import Chart
 from adiabat.report.tables import Cell, Column, Section, Table
 from adiabat.results.record import Record
 
 Tone = Literal["good", "bad", "plain"]
-
-OPEN_NOTES = 5
-"""Number of notes shown at first; the others are folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +113,11 @@ class Facts(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes(Section):
-    """Notes with the names that they concern; the first `unfolded` are open."""
+    """Notes with the names that they concern."""
 
     kind: ClassVar[str] = "notes"
     notes: Sequence[tuple[str, str]]
     title: str = "Notes"
-    unfolded: int = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +210,24 @@ class Page:
         return Group(id="made", title="How this was made", sections=sections)
 
 
+def group(page: str, name: str, /, *sections: Section | None, **values: object) -> Group:
+    """Sections under the title and the lead that ``captions.toml`` has for them.
+
+    Args:
+        page: Page, the name of a table of ``captions.toml``.
+        name: Name in that table, and anchor of the group.
+        values: Values for the places in the texts.
+    """
+    return Group(id=name, sections=sections, **texts_of(page, name, **values))
+
+
+def figure(
+    page: str, name: str, /, *charts: Chart, narrow: Chart | None = None, wide: bool = True, **values: object
+) -> Figure:
+    """Charts side by side with the title, label and caption that ``captions.toml`` has for them."""
+    return Figure(charts=charts, narrow=narrow, wide=wide, **texts_of(page, name, **values))
+
+
 def with_values(facts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The facts that have a value."""
     return [(name, value) for name, value in facts if value]
@@ -261,9 +275,9 @@ def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> li
 
 
 def notes_section(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> Notes | None:
-    """Notes with the names that they concern, the first few open; None without notes."""
+    """Notes with the names that they concern, folded; None without notes."""
     by_note = gathered(notes, everyone=everyone)
-    return Notes(title=title, notes=by_note, unfolded=OPEN_NOTES) if by_note else None
+    return Notes(title=title, notes=by_note, folded=True) if by_note else None
 
 
 @cache
@@ -334,9 +348,6 @@ def files(record: Record) -> Mapping[str, Callable[[], str]]:
     """Path of each file beside ``result.json``, with the function that renders it."""
     module = _module(record)
     exports: Mapping[str, Callable[[], str]] = module.exports(record) if hasattr(module, "exports") else {}
-    if find_spec("pandas") is None:
-        # Only pandas writes LaTeX; a result without its table for papers is whole.
-        exports = {path: render for path, render in exports.items() if not path.endswith(".tex")}
     return {"report.html": partial(_html, record), **exports}
 
 

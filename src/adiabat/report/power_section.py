@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, two_digits
-from adiabat.report.captions import text_of
-from adiabat.report.pages import Group
-from adiabat.report.tables import Cell, Column, Table
+from adiabat.report.pages import Group, group
+from adiabat.report.tables import Cell, Content, Table
 from adiabat.results.power_record import Power
 
 
@@ -118,30 +117,21 @@ def power_section(powers: Sequence[Power]) -> Group | None:
     """What each set could show, and the assumption behind a prediction; None without sets."""
     if not powers:
         return None
-    columns = [
-        Column("data set", "name"),
-        Column("measure"),
-        Column("improvement that would show", "number"),
-        Column("loss that would be excluded", "number"),
-        Column("margin", "number"),
-        Column("needed for the margin", "number"),
-    ]
-    table = Table(columns=columns, look="stack", caption=assumptions(powers))
+    rows: list[dict[str, Content]] = []
     for power in powers:
-        name = Cell(cut(power.name, limit=120), [counted(power.units, power.unit)], bold=True)
-        measure = Cell(power.measure, [f"{power.before:.3f}"])
-        table.add(
-            name,
-            measure,
-            _range_cell(*improvement(power)),
-            _range_cell(*loss(power)),
-            power.margin_text,
-            _about_needed(power),
-        )
-    lead = text_of("power", "power-section")
-    return Group(id="power", title="What the sets could show", lead=lead, sections=[table])
+        row: dict[str, Content] = {
+            "data set": Cell(cut(power.name, limit=120), [counted(power.units, power.unit)], bold=True),
+            "measure": Cell(power.measure, [f"{power.before:.3f}"]),
+            "improvement that would show": _range_cell(*improvement(power)),
+            "loss that would be excluded": _range_cell(*loss(power)),
+            "margin": power.margin_text,
+            "needed for the margin": _about_needed(power),
+        }
+        rows.append(row)
+    table = Table.of(rows, {"measure": "text"}, look="stack", caption=assumptions(powers))
+    return group("power", "power", table)
 
 
 def _range_cell(value: str, ends: str) -> Cell:
     """A difference with its range below."""
-    return Cell(value or DASH, [ends] if ends else [])
+    return Cell(value or DASH, [ends])

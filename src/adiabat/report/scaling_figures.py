@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 from adiabat.core.text import cut_middle, integer
-from adiabat.report.captions import text_of
 from adiabat.report.chart_style import MUTED, shade
 from adiabat.report.charts import Chart, Line, Panel, Points, curves
 from adiabat.report.format import number
@@ -40,27 +39,24 @@ HUES: dict[Method, Hue] = {
 SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
 
 
-def panels_of(result: ScalingResult) -> list[tuple[str, str, list[Panel]]]:
-    """Name, title and panels of each non-empty figure."""
+def panels_of(result: ScalingResult) -> dict[str, list[Panel]]:
+    """The panels of each figure that has any, by the name of its texts in ``captions.toml``."""
     up = f"{result.loss} loss"
-    figures = (
-        ("isoflop", "Loss by size at each budget", _isoflop(result, up)),
-        ("optimal", "Best size and tokens by budget", _optimal(result)),
-        ("frontier", "Least loss by budget", _frontiers(result, up)),
-        ("ranks", "Loss by LoRA rank", _by_detail(result, up, "lora")),
-        ("frozen", "Loss by share of trained parameters", _by_detail(result, up, "freezing")),
-        ("predicted", "Predicted and actual loss", _predicted(result, up)),
-        ("downstream", "Task scores by loss", _downstream(result, up)),
-    )
-    return [figure for figure in figures if figure[-1]]
+    figures = {
+        "isoflop": _isoflop(result, up),
+        "optimal": _optimal(result),
+        "frontier": _frontiers(result, up),
+        "ranks": _by_detail(result, up, "lora"),
+        "frozen": _by_detail(result, up, "freezing"),
+        "predicted": _predicted(result, up),
+        "downstream": _downstream(result, up),
+    }
+    return {name: panels for name, panels in figures.items() if panels}
 
 
-def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
-    """Each chart with title and caption."""
-    charts = []
-    for name, title, panels in panels_of(result):
-        charts.append((curves(name, panels), title, text_of("scaling-figures", name)))
-    return charts
+def charts(result: ScalingResult) -> list[Chart]:
+    """The chart of each figure."""
+    return [curves(name, panels) for name, panels in panels_of(result).items()]
 
 
 def _curve(label: str, points: Points, hue: Hue, look: Look = "marked") -> Line:

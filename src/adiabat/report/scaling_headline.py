@@ -1,19 +1,16 @@
 """Sentences about a scaling experiment or a plan."""
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
-from adiabat.core.text import DASH, amount, counted, duration, flop, integer, share
+from adiabat.core.text import amount, counted, duration, flop, integer, share
 from adiabat.report.format import number
 from adiabat.results.scaling_result import (
-    Choice,
-    CrossingRecord,
+    Advice,
     HeldOutRecord,
     KindRecord,
     ScalingResult,
-    ScalingRun,
 )
 from adiabat.scaling_laws.fitting import CONFIDENCE
 
@@ -23,11 +20,6 @@ UNLIKE = 1.5
 ONCE_MORE = 1.05
 """Number of passes over the data from which a note mentions them; smaller values would be rounded to 1.0."""
 
-INFINITE = "\N{INFINITY}"
-
-LEAST_REGRET = 5e-4
-"""Share above the least loss from which an option counts as worse; smaller ones would be rounded to 0."""
-
 MISS_OVER_NOISE, LEAST_MISS = 3, 0.03
 """Error on held-out runs from which a law misses: in noises of a single run, and at least as a share."""
 
@@ -36,21 +28,8 @@ FAR = 4.0
 
 
 def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
-    """An interval.
-
-    Args:
-        ends: Its ends; None for no interval.
-    """
+    """An interval of losses or correlations; "" for None."""
     return "" if ends is None else f"[{number(ends[0], digits=digits)}, {number(ends[1], digits=digits)}]"
-
-
-def _best_run(result: ScalingResult) -> tuple[ScalingRun, float] | None:
-    """The run with the lowest loss at the largest budget, and that loss; None if no run counts."""
-    if not result.counted:
-        return None
-    largest = max(run.budget for run, _ in result.counted)
-    of_largest = [(run, loss) for run, loss in result.counted if run.budget == largest]
-    return min(of_largest, key=itemgetter(1))
 
 
 def headline(result: ScalingResult) -> str:
@@ -72,10 +51,12 @@ def headline(result: ScalingResult) -> str:
 
 
 def _of_scaling(result: ScalingResult) -> str:
-    best_run = _best_run(result)
-    if best_run is None:
+    """The run with the lowest loss at the largest budget."""
+    if not result.counted:
         return "No run has given a loss."
-    best, loss = best_run
+    largest = max(run.budget for run, _ in result.counted)
+    of_largest = [(run, loss) for run, loss in result.counted if run.budget == largest]
+    best, loss = min(of_largest, key=itemgetter(1))
     return f"At {flop(best.budget)} the least {result.loss} loss is {number(loss)}: {best.way.title}."
 
 
@@ -85,24 +66,19 @@ def reservations(result: ScalingResult) -> list[str]:
 
 
 def _of_advice(result: ScalingResult) -> Iterator[str]:
+    """What a plan rests on, and what it leaves out."""
     advice = result.advice
     if advice is None:
         return
     best, other = advice.best, advice.runner_up
     if best is not None and other is not None and advice.sure is not None:
-        within = bounds(other.held_out or other.law)
+        loss = f"{number(other.loss or 0.0)} {bounds(other.held_out or other.law)}"
         yield (
-            f"Runner-up: {other.way.title}, {number(other.loss or 0.0)} {within}. "
-            f"In {share(advice.sure)} of laws "
-            f"fitted to resampled runs, {best.way.kind} stays ahead."
-        )
-    if best is not None and best.line is not None:
-        yield (
-            "The straight line through its own losses (logarithms) gives "
-            f"{number(best.line)} {bounds(best.line_held_out)}."
+            f"Runner-up: {other.way.title}, {loss}. In {share(advice.sure)} of laws fitted to resampled "
+            f"runs, {best.way.kind} stays ahead."
         )
     if best is not None and best.run is not None:
-        yield from _of_held_out(result.held_out, best.run)
+        yield _held_out(result.held_out, best.run)
     if advice.beyond is not None and advice.beyond > FAR:
         yield (
             f"It takes {advice.beyond:.3g} times the largest budget of its method; laws "
@@ -110,10 +86,11 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
         )
     if advice.budget_seconds is not None and result.runs:
         devices = Counter(row.device for row, _ in result.counted if row.seconds > 0).most_common()
-        others = f"; runs on {', '.join(name for name, _ in devices[1:])} do not count" if devices[1:] else ""
+        first, *others = (name for name, _ in devices)
+        excluded = f"; runs on {', '.join(others)} do not count" if others else ""
         yield (
             f"The compute of each option in {duration(advice.budget_seconds)} is taken "
-            f"from its fastest run on {devices[0][0]}{others}."
+            f"from its fastest run on {first}{excluded}."
         )
     if best is not None and best.flops < 0.99 * advice.budget:
         unspent = 1 - best.flops / advice.budget
@@ -124,20 +101,7 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
             "check for more data, or set plan.data_tokens."
         )
     if advice.seconds is not None:
-        yield (
-            f"On this machine it takes about {duration(advice.seconds)} and "
-            f"{amount(advice.measured_memory)}, measured on a few steps."
-        )
-        if (
-            advice.budget_seconds is not None
-            and not 1 / UNLIKE < advice.seconds / advice.budget_seconds < UNLIKE
-        ):
-            yield (
-                f"That differs from the requested {duration(advice.budget_seconds)} as the "
-                "runs had another speed. Plan with a budget of "
-                f"{flop(advice.budget * advice.budget_seconds / advice.seconds)}, "
-                "which this machine computes in that time."
-            )
+        yield from _of_machine(advice, advice.seconds)
     for why, names in advice.excluded.items():
         yield f"Excluded because {why}: {'; '.join(names)}."
     unknown = [candidate.way.title for candidate in advice.candidates if candidate.memory is None]
@@ -153,122 +117,81 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
         )
 
 
-def _of_held_out(record: HeldOutRecord | None, run: tuple[float, float]) -> Iterator[str]:
-    """What the intervals are worth, by the budgets that were held out."""
-    if record is None:
+def _of_machine(advice: Advice, seconds: float) -> Iterator[str]:
+    """The time and memory measured on this machine, and the budget that fits the requested time."""
+    yield (
+        f"On this machine it takes about {duration(seconds)} and "
+        f"{amount(advice.measured_memory)}, measured on a few steps."
+    )
+    if advice.budget_seconds is None:
+        return
+    slower = seconds / advice.budget_seconds
+    if not 1 / UNLIKE < slower < UNLIKE:
         yield (
+            f"That differs from the requested {duration(advice.budget_seconds)} as the "
+            f"runs had another speed. Plan with a budget of {flop(advice.budget / slower)}, "
+            "which this machine computes in that time."
+        )
+
+
+def _held_out(record: HeldOutRecord | None, run: tuple[float, float]) -> str:
+    """What the intervals are worth, by the budgets that were held out; the page has a table of the rest."""
+    if record is None:
+        return (
             "No budget could be held out, so that nothing shows how far laws miss beyond "
             "the runs: intervals cover only their fit. "
             f"With the noise about the law a single run lies within {bounds(run)}. "
             "Three budgets suffice for a check."
         )
-        return
-    every = record.coverages[0]
-    checked = f"Of {counted(every.runs, 'run')} at the largest budget, predicted from smaller ones,"
-    nominal = (
-        f"intervals of laws at a nominal {share(CONFIDENCE)} held {every.nominal} "
-        f"({share(every.nominal / every.runs)})"
+    checked = record.coverages[0]
+    widened = "a fourth budget would check widened ones"
+    if checked.widened is not None:
+        widened = f"widened ones {checked.widened}"
+    return (
+        f"Of {counted(checked.runs, 'run')} at the largest budget, predicted from smaller ones, intervals of "
+        f"laws at a nominal {share(CONFIDENCE)} held {checked.nominal}, {widened}; the option ranked first "
+        f"was {share(checked.regret)} above the best."
     )
-    if every.widened is None:
-        yield (
-            f"{checked} {nominal}. Intervals are widened until they hold such "
-            "losses; a fourth budget would check that."
-        )
-    else:
-        line = "" if every.line is None else f", those of straight lines {every.line} of {every.lines}"
-        yield (
-            f"{checked} {nominal}, widened ones {every.widened} ({share(every.widened / every.runs)}){line}."
-        )
-    lines = "" if every.line_error is None else f", straight lines by {share(math.expm1(every.line_error))}"
-    best = "the best" if every.regret < LEAST_REGRET else f"{share(every.regret)} above the best"
-    yield (
-        f"There laws missed by {share(math.expm1(every.law_error))} on average{lines}; "
-        f"the option that they ranked first was {best}."
-    )
-    for width in record.widths:
-        if width.level < CONFIDENCE:
-            few = counted(width.scores, "held-out run")
-            yield (
-                f"{width.family or 'All models'}: {few} cannot show more than {share(width.level)}, "
-                "which is the level of its intervals."
-            )
 
 
 def _of_runs(result: ScalingResult) -> Iterator[str]:
+    """Which runs do not count, and which laws are not to be trusted."""
     if result.left_out:
         name, why = next(iter(result.left_out.items()))
         few = f"{counted(len(result.left_out), 'run')} of {integer(len(result.runs))}"
         yield f"Laws exclude {few}, such as {name}: {why}. The table of runs gives each reason."
     again = [row.passes for row, _ in result.counted if row.passes >= ONCE_MORE]
     if again:
-        peak = max(again)
         yield (
             f"{counted(len(again), 'run')} went over the data more than once, up to "
-            f"{peak:.1f} times; laws count repeated tokens "
-            "as new ones."
+            f"{max(again):.1f} times; laws count repeated tokens as new ones."
         )
     for record in result.kinds:
-        if record.law is None:
-            yield f"{record.kind}: no law; it needs {record.why_not}."
-            continue
-        law = record.law
-        if law.passed_over:
-            passed = " and ".join(law.passed_over)
+        yield from _of_law(record)
+
+
+def _of_law(record: KindRecord) -> Iterator[str]:
+    """Why a family and method has no law, or why its law is doubtful."""
+    law = record.law
+    if law is None:
+        yield f"{record.kind}: no law; it needs {record.why_not}."
+        return
+    if law.passed_over:
+        passed = " and ".join(law.passed_over)
+        yield (
+            f"{record.kind}: {passed} rejected despite smaller held-out errors: it "
+            "predicts a loss below 0 at the options or beyond."
+        )
+    # Errors within the noise of single runs say nothing about the law.
+    least = max(MISS_OVER_NOISE * law.noise, LEAST_MISS)
+    for what, error in (("model", law.model_error), ("budget", law.budget_error)):
+        if error is not None and error > least:
             yield (
-                f"{record.kind}: {passed} rejected despite smaller held-out errors: it "
-                "predicts a loss below 0 at the options or beyond."
+                f"{record.kind}: its law misses held-out losses of the largest {what} by {share(error)} "
+                "when fitted without it."
             )
-        misses = []
-        for what, error in (("model", law.model_error), ("budget", law.budget_error)):
-            if error is not None and error > max(MISS_OVER_NOISE * law.noise, LEAST_MISS):
-                misses.append(f"by {share(error)} on the largest {what} when fitted without it")
-        if misses:
-            yield f"{record.kind}: its law mispredicts held-out losses: {'; '.join(misses)}."
-
-
-def errors(record: KindRecord) -> list[str | None]:
-    """Errors of a law on the held-out runs of the largest model and of the largest budget."""
-    if record.law is None:
-        return [None, None]
-    return [
-        None if error is None else share(error) for error in (record.law.model_error, record.law.budget_error)
-    ]
 
 
 def family_of(family: str | None) -> str:
     """The runs of one family, or of all."""
     return "all" if family is None else family or "models as they are"
-
-
-def crossing_cells(record: CrossingRecord) -> list[str]:
-    """A crossing of two methods, as a row of a table."""
-    crossing = record.found
-    agree = DASH if crossing.agree is None else share(crossing.agree)
-    interval = DASH
-    if crossing.interval is not None:
-        low, high = (INFINITE if end is None else f"{end:.2g}" for end in crossing.interval)
-        interval = f"[{low}, {high}]"
-    return [record.family, record.before, record.after, f"{crossing.budget:.2g}", interval, agree]
-
-
-def choice_cells(choice: Choice) -> list[str]:
-    """An option as a row of a table."""
-    loss = "" if choice.loss is None else number(choice.loss)
-    numbers = [f"{choice.option.size / 1e6:.3g} M", f"{choice.tokens:.3g}", f"{choice.flops:.3g}"]
-    line = "" if choice.line is None else number(choice.line)
-    intervals = [bounds(choice.held_out), bounds(choice.law), line, bounds(choice.line_held_out)]
-    return [choice.way.title, *numbers, loss, *intervals, amount(choice.memory)]
-
-
-LAW_ALONE, LINE_INTERVAL = "95 %, law alone", "line, held out"
-
-
-def choice_heads(record: HeldOutRecord | None) -> tuple[str, ...]:
-    """Heads of the table of options; few held-out losses show a lower level than 95 %."""
-    levels = [width.level for width in record.widths] if record else []
-    least = share(min(levels, default=CONFIDENCE))
-    if len({share(level) for level in levels}) > 1:
-        least = f"at least {least}"
-    held_out = f"{least}, held out"
-    numbers = ("size", "tokens", "FLOP", "loss")
-    return ("option", *numbers, held_out, LAW_ALONE, "straight line", LINE_INTERVAL, "memory")

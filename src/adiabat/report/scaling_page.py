@@ -1,20 +1,28 @@
 """The page of a scaling experiment or a plan, with its figures, ``train.toml`` and terminal tables."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import tomli_w
 
-from adiabat.core.text import DASH, amount, cut, duration, flop, integer, printable, share
+from adiabat.core.text import amount, cut, duration, flop, integer, printable, share
 from adiabat.report import scaling_headline as words
-from adiabat.report.captions import text_of
-from adiabat.report.format import number, setting, signed
-from adiabat.report.pages import Figure, Group, Page, with_values
-from adiabat.report.scaling_figures import figures
-from adiabat.report.tables import Cell, Column, Content, Section, Table
-from adiabat.results.scaling_result import Advice, KindRecord, LineRecord, ScalingResult
+from adiabat.report.format import if_known, number, setting, signed
+from adiabat.report.pages import Group, Page, figure, group, with_values
+from adiabat.report.scaling_figures import charts
+from adiabat.report.tables import Cell, ColumnKind, Content, Section, Table
+from adiabat.results.scaling_result import (
+    Advice,
+    CrossingRecord,
+    HeldOutRecord,
+    KindRecord,
+    LawRecord,
+    LineRecord,
+    ScalingResult,
+)
+from adiabat.scaling_laws.fitting import CONFIDENCE
 from adiabat.scaling_laws.frontier import NEAR
 
 MOST_CANDIDATES = 15
@@ -23,8 +31,19 @@ MOST_CANDIDATES = 15
 MOST_ROWS = 8
 """Number of options in the terminal."""
 
-NOT_SHOWN = ("size", "FLOP", words.LAW_ALONE, words.LINE_INTERVAL, "memory")
+INFINITE = "\N{INFINITY}"
+
+LAW_ALONE, LINE_INTERVAL = "95 %, law alone", "line, held out"
+
+NOT_SHOWN = ("size", "FLOP", LAW_ALONE, LINE_INTERVAL, "memory")
 """Columns of the page that do not fit into a terminal."""
+
+_TEXTS = ("value", "reason", "source", "ahead before", "ahead after", "family")
+_KINDS: Mapping[str, ColumnKind] = {
+    "runs": "number",
+    **dict.fromkeys((*_TEXTS, "frontier, ln of the least loss", "best size grows as"), "text"),
+}
+"""Kinds of columns that are neither the name of a row nor a number, and the counts that begin a row."""
 
 
 def page(result: ScalingResult) -> Page:
@@ -40,6 +59,7 @@ def page(result: ScalingResult) -> Page:
         ("models", ", ".join(models)),
         ("budgets", ", ".join(f"{budget:.3g}" for budget in budgets)),
     ]
+    drawn = [figure("scaling-figures", chart.name, chart) for chart in charts(result)]
     return Page(
         record=result,
         name=result.kind,
@@ -48,7 +68,7 @@ def page(result: ScalingResult) -> Page:
         about=with_values(about),
         sections=[
             *_advised(result),
-            _figures(result),
+            group("scaling", "figures", *drawn) if drawn else None,
             _held_out(result),
             _crossings(result),
             _laws(result),
@@ -61,19 +81,11 @@ def page(result: ScalingResult) -> Page:
     )
 
 
-def _figures(result: ScalingResult) -> Group | None:
-    drawn = []
-    for chart, title, caption in figures(result):
-        label = f"{title}; the table of runs holds the numbers"
-        drawn.append(Figure(charts=[chart], title=title, caption=caption, label=label))
-    return Group(id="figures", title="Figures", sections=drawn) if drawn else None
-
-
 def exports(result: ScalingResult) -> dict[str, Callable[[], str]]:
     """The figures beside the page, and for a plan its training run."""
-    files: dict[str, Callable[[], str]] = {
-        f"figures/{chart.name}.svg": chart.file for chart, _, _ in figures(result)
-    }
+    files: dict[str, Callable[[], str]] = {}
+    for chart in charts(result):
+        files[f"figures/{chart.name}.svg"] = chart.file
     if result.advice is not None and result.advice.settings:
         files["train.toml"] = partial(run_toml, result.advice)
     return files
@@ -94,55 +106,68 @@ def terminal(result: ScalingResult) -> list[Table]:
     advice = result.advice
     if advice is None:
         return [replace(_kinds(result), title=result.title, caption=caption)]
-    if advice.additions:
-        runs = [
-            f"{run.run} at {flop(run.budget)}, seed {run.seed} ({share(run.gain)})"
-            for run in advice.additions
-        ]
-        caption.insert(0, f"runs that would narrow the answer most: {'; '.join(runs)}")
+    additions = []
+    for run in advice.additions:
+        additions.append(f"{run.run} at {flop(run.budget)}, seed {run.seed} ({share(run.gain)})")
+    if additions:
+        caption.insert(0, f"runs that would narrow the answer most: {'; '.join(additions)}")
     options = _options(result, advice, MOST_ROWS, hidden=NOT_SHOWN)
     return [replace(options, title=result.title, caption=caption)]
 
 
 def _kinds(result: ScalingResult) -> Table:
     """A law in each row, with the least loss at the largest budget on its frontier."""
-    columns = [
-        Column("models and method", "name"),
-        Column("runs", "number"),
-        Column("least loss", "number"),
-        Column("at", "number"),
-        Column("error on the largest model", "number"),
-        Column("budget", "number"),
-    ]
-    table = Table(columns=columns)
+    rows = []
     for kind in result.kinds:
-        loss = at = DASH
+        row: dict[str, Content] = {"models and method": str(kind.kind), "runs": integer(kind.runs)}
+        loss = at = None
         if kind.frontier:
-            least, budget = min(zip(kind.frontier.values, kind.frontier.at, strict=True))
-            loss, at = number(least), flop(budget)
-        table.add(str(kind.kind), integer(kind.runs), loss, at, *words.errors(kind))
-    return table
+            loss, at = min(zip(kind.frontier.values, kind.frontier.at, strict=True))
+        row |= {"least loss": if_known(loss, number), "at": if_known(at, flop)}
+        rows.append(row | _errors(kind.law))
+    return Table.of(rows)
+
+
+def _errors(law: LawRecord | None) -> dict[str, Content]:
+    """Errors of a law on runs that it was not fitted to, by the heads of their columns."""
+    model, budget = (None, None) if law is None else (law.model_error, law.budget_error)
+    return {
+        "error on the largest model": if_known(model, share),
+        "on the largest budget": if_known(budget, share),
+    }
 
 
 def _options(result: ScalingResult, advice: Advice, most: int, *, hidden: Sequence[str] = ()) -> Table:
     """The first options of a plan; the best one, on top, is shaded."""
-    heads = words.choice_heads(result.held_out)
-    shown = [position for position, head in enumerate(heads) if head not in hidden]
-    table = Table(columns=[Column(heads[position], "number" if position else "name") for position in shown])
-    for place, choice in enumerate(advice.candidates[:most]):
-        cells = words.choice_cells(choice)
-        style = "safe" if place == 0 and advice.best is not None else ""
-        table.add(*(Cell(cells[position]) for position in shown), style=style)
-    return table.without_empty_columns()
+    held_out = f"{_level(result.held_out)}, held out"
+    rows = []
+    for choice in advice.candidates[:most]:
+        row = {
+            "option": choice.way.title,
+            "size": f"{choice.option.size / 1e6:.3g} M",
+            "tokens": f"{choice.tokens:.3g}",
+            "FLOP": f"{choice.flops:.3g}",
+            "loss": if_known(choice.loss, number),
+            held_out: words.bounds(choice.held_out),
+            LAW_ALONE: words.bounds(choice.law),
+            "straight line": if_known(choice.line, number),
+            LINE_INTERVAL: words.bounds(choice.line_held_out),
+            "memory": amount(choice.memory),
+        }
+        rows.append({head: content for head, content in row.items() if head not in hidden})
+    return Table.of(rows, styles=["safe"] if advice.best is not None else [])
 
 
-def _group(name: str, title: str, table: Table, lead: str = "") -> Group | None:
-    """A table under a title; None without rows."""
-    return (
-        Group(id=name, title=title, lead=lead, sections=[table.without_empty_columns()])
-        if table.rows
-        else None
-    )
+def _level(record: HeldOutRecord | None) -> str:
+    """The level of the intervals of options: few held-out losses cannot show 95 %."""
+    levels = {share(width.level): width.level for width in record.widths} if record else {}
+    least = share(min(levels.values(), default=CONFIDENCE))
+    return f"at least {least}" if len(levels) > 1 else least
+
+
+def _group(name: str, rows: Sequence[Mapping[str, Content]], **values: object) -> Group | None:
+    """A table under its title; None without rows."""
+    return group("scaling", name, Table.of(rows, _KINDS), **values) if rows else None
 
 
 def _advised(result: ScalingResult) -> list[Group | None]:
@@ -150,27 +175,22 @@ def _advised(result: ScalingResult) -> list[Group | None]:
     advice = result.advice
     if advice is None:
         return []
-    reasons = Table(columns=[Column("choice"), Column("value"), Column("reason"), Column("source")])
+    reasons: list[Mapping[str, Content]] = []
     for reason in advice.reasons:
-        reasons.add(reason.what, cut(reason.value, limit=200), cut(reason.why, limit=400), reason.source)
-    heads = [
-        Column("run"),
-        Column("budget", "number"),
-        Column("seed", "number"),
-        Column("variance removed", "number"),
-    ]
-    additions = Table(columns=heads)
+        value, why = cut(reason.value, limit=200), cut(reason.why, limit=400)
+        reasons.append({"choice": reason.what, "value": value, "reason": why, "source": reason.source})
+    additions: list[Mapping[str, Content]] = []
     for run in advice.additions:
-        additions.add(cut(run.run, limit=120), flop(run.budget), run.seed, share(run.gain))
-    ordered = ", least predicted loss first" if result.runs else ""
-    hidden = len(advice.candidates) - MOST_CANDIDATES
-    more = f" {hidden} more are in result.json." if hidden > 0 else ""
-    lead = f"Each with the tokens that the budget affords{ordered}.{more}"
-    narrowing = text_of("scaling", "advised")
+        name, gain = cut(run.run, limit=120), share(run.gain)
+        additions.append(
+            {"run": name, "budget": flop(run.budget), "seed": run.seed, "variance removed": gain}
+        )
+    options = _options(result, advice, MOST_CANDIDATES)
+    counts = {"shown": len(options.rows), "total": len(advice.candidates)}
     return [
-        _group("reasons", "Reasons", reasons),
-        _group("candidates", "Options", _options(result, advice, MOST_CANDIDATES), lead),
-        _group("additions", "Runs that would narrow the answer", additions, narrowing),
+        _group("reasons", reasons),
+        group("scaling", "candidates", options, **counts) if options.rows else None,
+        _group("additions", additions),
     ]
 
 
@@ -179,148 +199,132 @@ def _held_out(result: ScalingResult) -> Group | None:
     record = result.held_out
     if record is None:
         return None
-    columns = [
-        Column("models", "name"),
-        Column("error, laws", "number"),
-        Column("straight lines", "number"),
-        Column("within 95 %, law alone", "number"),
-        Column("widened", "number"),
-        Column("straight lines", "number"),
-        Column("first choice above the best", "number"),
-        Column("factor of the law's interval", "number"),
-        Column("of the line's", "number"),
-    ]
-    table = Table(columns=columns)
-    widths = {width.family: width for width in record.widths}
-    for one in record.coverages:
-        width = None if one.family is None else widths.get(one.family)
-        table.add(
-            words.family_of(one.family),
-            _error(one.law_error),
-            _error(one.line_error),
-            _held(one.nominal, one.runs),
-            _held(one.widened, one.runs),
-            _held(one.line, one.lines),
-            share(one.regret),
-            _factor(None if width is None else width.law),
-            _factor(None if width is None else width.line),
-        )
-    reach = f"{record.widths[0].reach:.3g} times the largest budget" if record.widths else ""
-    lead = text_of("scaling", "held-out", reach=reach)
-    return _group("held-out", "Predictions of a held-out budget", table, lead)
+    rows: list[Mapping[str, Content]] = []
+    three = "{:.3g}".format
+    factors: dict[str | None, tuple[float | None, float | None]] = {
+        width.family: (width.law, width.line) for width in record.widths
+    }
+    for coverage in record.coverages:
+        # The first row is that of all families, which have no factor together.
+        of_law, of_line = factors.get(coverage.family, (None, None))
+        row: dict[str, Content] = {
+            "models": words.family_of(coverage.family),
+            "error, laws": if_known(coverage.law_error, _as_share),
+            "error, straight lines": if_known(coverage.line_error, _as_share),
+            "within 95 %, law alone": _held(coverage.nominal, coverage.runs),
+            "widened": _held(coverage.widened, coverage.runs),
+            "straight lines": _held(coverage.line, coverage.lines),
+            "first choice above the best": share(coverage.regret),
+            "factor of the law's interval": if_known(of_law, three),
+            "of the line's": if_known(of_line, three),
+        }
+        rows.append(row)
+    reach = max((width.reach for width in record.widths), default=1.0)
+    return _group("held-out", rows, reach=reach)
 
 
-def _error(value: float | None) -> str | None:
+def _as_share(error: float) -> str:
     """A mean error of logarithms, as a share."""
-    return None if value is None else share(math.expm1(value))
+    return share(math.expm1(error))
 
 
 def _held(count: int | None, of: int) -> str | None:
+    """Losses that intervals held, of all; None where no interval was made."""
     return None if count is None else f"{count} of {of}"
 
 
-def _factor(value: float | None) -> str | None:
-    return None if value is None else f"{value:.3g}"
-
-
 def _crossings(result: ScalingResult) -> Group | None:
-    columns = [
-        Column("models"),
-        Column("ahead before"),
-        Column("ahead after"),
-        Column("budget, FLOP", "number"),
-        Column("interval", "number"),
-        Column("resamples that agree", "number"),
-    ]
-    table = Table(columns=columns)
-    for crossing in result.crossings:
-        table.add(*words.crossing_cells(crossing))
-    lead = text_of("scaling", "crossings", near=NEAR)
-    return _group("crossings", "Where one method overtakes another", table, lead)
+    """Where one method of a family overtakes another."""
+    return _group("crossings", [crossing_row(crossing) for crossing in result.crossings], near=NEAR)
+
+
+def crossing_row(record: CrossingRecord) -> dict[str, Content]:
+    """A crossing of two methods by the head of its columns."""
+    crossing, interval = record.found, ""
+    if crossing.interval is not None:
+        # An end of None lies beyond every number.
+        low, high = (INFINITE if end is None else f"{end:.2g}" for end in crossing.interval)
+        interval = f"[{low}, {high}]"
+    return {
+        "models": record.family,
+        "ahead before": record.before,
+        "ahead after": record.after,
+        "budget, FLOP": f"{crossing.budget:.2g}",
+        "interval": interval,
+        "resamples that agree": if_known(crossing.agree, share),
+    }
 
 
 def _laws(result: ScalingResult) -> Group | None:
-    lead = text_of("scaling", "laws")
-    sections: list[Section | None] = []
+    """The law of each family and method with its coefficients."""
+    sections: list[Section] = []
     for kind in result.kinds:
         sections += _law(kind)
-    return Group(id="laws", title="Laws", lead=lead, sections=sections) if sections else None
+    return group("scaling", "laws", *sections) if sections else None
 
 
 def _law(kind: KindRecord) -> list[Table]:
     """Figures of a law, then its coefficients."""
-    columns = [
-        Column("runs", "number"),
-        Column("noise", "number"),
-        Column("error, largest model", "number"),
-        Column("error, largest budget", "number"),
-        Column("frontier, ln of the least loss"),
-        Column("best size grows as"),
-    ]
-    frontier, growth = _line(kind.frontier, "slope"), _line(kind.sizes, "exponent")
-    title, law = cut(str(kind.kind), limit=120), kind.law
+    law = kind.law
+    row: dict[str, Content] = {"runs": integer(kind.runs), "noise": None, **_errors(law)}
+    row["frontier, ln of the least loss"] = _line(kind.frontier, "slope")
+    row["best size grows as"] = _line(kind.sizes, "exponent")
+    title = cut(str(kind.kind), limit=120)
     if law is None:
-        table = Table(title=title, columns=columns, caption=[f"no law: it needs {kind.why_not}"])
-        table.add(integer(kind.runs), None, *words.errors(kind), frontier, growth)
-        return [table.without_empty_columns()]
-    table = Table(title=title, lead=law.formula, columns=columns, caption=law.left_open)
-    table.add(integer(kind.runs), share(law.noise), *words.errors(kind), frontier, growth)
-    coefficients = Table(columns=[Column("coefficient", "code"), Column("value")])
-    for one in law.coefficients:
-        coefficients.add(one.name, f"{one.value:.3g} [{one.low:.3g}, {one.high:.3g}]")
-    return [table.without_empty_columns(), coefficients]
+        return [Table.of([row], _KINDS, title=title, caption=[f"no law: it needs {kind.why_not}"])]
+    row["noise"] = share(law.noise)
+    coefficients = []
+    for coefficient in law.coefficients:
+        value = f"{coefficient.value:.3g} [{coefficient.low:.3g}, {coefficient.high:.3g}]"
+        coefficients.append({"coefficient": coefficient.name, "value": value})
+    figures = Table.of([row], _KINDS, title=title, lead=law.formula, caption=law.left_open)
+    return [figures, Table.of(coefficients, _KINDS)]
 
 
-def _line(line: LineRecord | None, name: str) -> Content:
+def _line(line: LineRecord | None, name: str) -> Cell | None:
     """A line through logarithms: of the least loss by its slope, of the best size by its exponent."""
     if line is None:
         return None
-    formula = f"C^{line.slope:.2f}" if name == "exponent" else f"{line.slope:.3f} ln C {line.intercept:+.2f}"
+    formula = f"{line.slope:.3f} ln C {line.intercept:+.2f}"
+    if name == "exponent":
+        formula = f"C^{line.slope:.2f}"
     if not line.low or not line.high:
         return Cell(formula)
     return Cell(formula, [f"{name} {words.bounds((line.low[0], line.high[0]), digits=3)}"])
 
 
 def _downstream(result: ScalingResult) -> Group | None:
-    columns = [
-        Column("task"),
-        Column("family"),
-        Column("runs", "number"),
-        Column("correlation", "number"),
-        Column("interval", "number"),
-    ]
-    table = Table(columns=columns)
-    for one in result.downstream:
-        family = cut(words.family_of(one.family), limit=120)
-        value = None if one.value is None else signed(one.value, decimals=3)
-        interval = Cell(words.bounds(one.interval, digits=3))
-        table.add(cut(one.task, limit=120), family, integer(one.runs), value, interval)
-    lead = text_of("scaling", "downstream")
-    return _group("downstream", "Loss and task scores", table, lead)
+    """How losses and scores of tasks correlate."""
+    rows = []
+    for correlation in result.downstream:
+        row: dict[str, Content] = {
+            "task": cut(correlation.task, limit=120),
+            "family": cut(words.family_of(correlation.family), limit=120),
+            "runs": integer(correlation.runs),
+            "correlation": if_known(correlation.value, partial(signed, decimals=3)),
+            "interval": words.bounds(correlation.interval, digits=3),
+        }
+        rows.append(row)
+    return _group("downstream", rows)
 
 
 def _runs(result: ScalingResult) -> Group | None:
-    first, other = ("validation", "training") if result.loss == "validation" else ("training", "validation")
-    heads = ("budget", "seed", "steps", "tokens", f"{first} loss", f"{other} loss", "rate", "time", "memory")
-    table = Table(columns=[Column("run", "name"), *(Column(head, "number") for head in heads)])
+    """All runs; the loss that laws are fitted to stands first."""
+    rows = []
     for run in result.runs:
         why = result.left_out.get(run.name)
-        name = Cell(cut(run.way.title, limit=120), [f"left out: {cut(why, limit=300)}"] if why else [])
-        losses = {"training": run.loss, "validation": run.validation_loss}
-        table.add(
-            name,
-            f"{run.budget:.3g}",
-            run.seed,
-            integer(run.steps),
-            f"{run.tokens:.3g}",
-            _loss(losses[first]),
-            _loss(losses[other]),
-            setting(run.learning_rate),
-            duration(run.seconds),
-            amount(run.memory),
-        )
-    return _group("runs", "Runs", table)
-
-
-def _loss(value: float | None) -> str | None:
-    return None if value is None else number(value)
+        below = [f"left out: {cut(why, limit=300)}"] if why else []
+        losses = {"validation loss": run.validation_loss, "training loss": run.loss}
+        if result.loss == "training":
+            losses = dict(reversed(losses.items()))
+        row: dict[str, Content] = {
+            "run": Cell(cut(run.way.title, limit=120), below),
+            "budget": f"{run.budget:.3g}",
+            "seed": run.seed,
+            "steps": integer(run.steps),
+            "tokens": f"{run.tokens:.3g}",
+        }
+        row |= {head: if_known(loss, number) for head, loss in losses.items()}
+        row |= {"rate": setting(run.learning_rate), "time": duration(run.seconds)}
+        rows.append(row | {"memory": amount(run.memory)})
+    return _group("runs", rows)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from adiabat.core.text import NO_BREAK, counted, integer, share
-from adiabat.report.captions import glossary, text_of
+from adiabat.core.text import counted, integer, share
+from adiabat.report.captions import glossary
 from adiabat.report.charts import NARROW, WIDE, Chart, Spread, histogram, scatter
 from adiabat.report.format import bounds, score, signed_pair
-from adiabat.report.pages import Figure, Group, Page, Terms, with_values
+from adiabat.report.pages import Group, Page, Terms, figure, group, with_values
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, csv_of, pair_cell, value_cell
 from adiabat.results.space_result import (
     QUANTILES,
@@ -177,14 +177,13 @@ def _cells(result: SpaceResult, number: SpaceNumber) -> list[Cell]:
 
 
 def _numbers(result: SpaceResult) -> Group:
-    lead = f"Intervals are 95{NO_BREAK}% bootstrap intervals. There is no baseline."
-    if result.baseline:
-        lead = text_of("space", "numbers")
+    """All numbers, those of both towers first."""
     tables = {of: Table(title=title, columns=_columns(result), look="stack") for of, title in _GROUPS.items()}
     for number in result.numbers:
-        name = Cell(number.name, [number.formula, number.source], bold=True)
-        tables[number.of].add(name, *_cells(result, number))
-    return Group(id="numbers", title="Numbers", lead=lead, sections=list(tables.values()))
+        about = Cell(number.name, [number.formula, number.source], bold=True)
+        tables[number.of].add(about, *_cells(result, number))
+    name = "compared" if result.baseline else "alone"
+    return replace(group("space", name, *tables.values()), id="numbers")
 
 
 def _histogram(
@@ -205,20 +204,12 @@ def _histogram(
 
 
 def _nearness(result: SpaceResult) -> Group:
-    captions = {
-        "nearest document": "Nearest document. Marks at the foot: medians.",
-        "positive": "Positive, in the same bins.",
-    }
+    """Histograms of the cosine of queries to the nearest document and to the positive."""
     figures = []
-    for of, caption in captions.items():
-        name = of.removesuffix(" document")
-        chart = _histogram(result.distribution(name), label=f"cosine to {of}", name=name)
-        label = text_of("space", "nearness-label", of=of)
-        figures.append(Figure(charts=[chart], wide=False, label=label, caption=caption))
-    lead = text_of("space", "nearness")
-    return Group(
-        id="nearness", title="How near documents are", lead=lead, sections=figures, side_by_side=True
-    )
+    for name, label in (("nearest", "cosine to nearest document"), ("positive", "cosine to positive")):
+        chart = _histogram(result.distribution(name), label=label, name=name)
+        figures.append(figure("space", name, chart, wide=False))
+    return replace(group("space", "nearness", *figures), side_by_side=True)
 
 
 def _ratio(ratio: Distribution) -> Group | None:
@@ -226,14 +217,10 @@ def _ratio(ratio: Distribution) -> Group | None:
     if not any(spread.total for spread in (ratio.after, ratio.before) if spread):
         return None
     label = "cos(query, other query) / cos(query, other's positive)"
-    figure = Figure(
-        charts=[_histogram(ratio, label=label, name="ratio", width=WIDE, band=_NEAR)],
-        narrow=_histogram(ratio, label=label, name="ratio-narrow", band=_NEAR),
-        label=text_of("space", "ratio-label"),
-        caption=f"Shaded: within 0.1 of 1. Marks at the foot: medians. {outside(ratio)}",
-    )
-    lead = text_of("space", "ratio")
-    return Group(id="ratio", title="Queries beside documents", lead=lead, sections=[figure])
+    wide = _histogram(ratio, label=label, name="ratio", width=WIDE, band=_NEAR)
+    narrow = _histogram(ratio, label=label, name="ratio-narrow", band=_NEAR)
+    drawn = figure("space", "ratio", wide, narrow=narrow, outside=outside(ratio))
+    return replace(group("space", "beside", drawn), id="ratio")
 
 
 def outside(distribution: Distribution) -> str:
@@ -252,20 +239,14 @@ def _outside(spread: Histogram) -> list[str]:
 
 
 def _map(space_map: SpaceMap | None) -> Group | None:
+    """The map of both towers, beside that of the baseline; None unless it was asked for."""
     if space_map is None:
         return None
-    caption = f"{len(space_map.after.queries)} queries, each with its positive."
-    panels = [("", space_map.after)]
+    panels = {"": space_map.after}
     if space_map.before:
-        panels = [("before", space_map.before), ("after", space_map.after)]
-        caption += (
-            " Both panels start from the same layout, the first two principal components of “before”; they "
-            "may still rotate or mirror."
-        )
+        panels = {"before": space_map.before, "after": space_map.after}
     drawn = []
-    for title, panel in panels:
+    for title, panel in panels.items():
         drawn.append((title, [("their positives", panel.documents), ("queries", panel.queries)]))
-    label = text_of("space", "map-label")
-    lead = text_of("space", "map")
-    figure = Figure(charts=[scatter("map", drawn)], label=label, caption=caption)
-    return Group(id="map", title="Map of both towers", lead=lead, sections=[figure])
+    count = len(space_map.after.queries)
+    return group("space", "map", figure("space", "scatter", scatter("map", drawn), count=count))

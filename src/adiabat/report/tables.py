@@ -4,11 +4,11 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import groupby
+from dataclasses import dataclass, field
+from itertools import groupby, zip_longest
 from operator import attrgetter
-from typing import ClassVar, Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -18,7 +18,6 @@ from rich.text import Text
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK
 from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, cut_name, marked, score
-from adiabat.results.record import pandas_for
 from adiabat.results.verdict import Word
 
 CELL_LENGTH = 1000
@@ -155,6 +154,33 @@ class Table(Section):
     look: str = ""
     filtered: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Mapping[str, Content]],
+        kinds: Mapping[str, ColumnKind] = MappingProxyType({}),
+        styles: Sequence[str] = (),
+        **options: Any,
+    ) -> "Table":
+        """A table of rows by head; columns in which no row has a value are left out.
+
+        Args:
+            rows: Contents by the head of their column, the same heads in each row.
+            kinds: Kinds of columns: by default names in the first, and numbers in all others.
+            styles: CSS class of each row; "" or a missing one is none.
+            options: Further fields of the table.
+        """
+        columns: list[Column] = []
+        kind: ColumnKind = "name"
+        for head in rows[0] if rows else ():
+            if any(cell_of(row[head]).text not in ("", DASH) for row in rows):
+                columns.append(Column(head, kinds.get(head, kind)))
+            kind = "number"
+        table = cls(columns=columns, **options)
+        for row, style in zip(rows, [*styles, *[""] * len(rows)], strict=False):
+            table.add(*(row[column.head] for column in columns), style=style)
+        return table
+
     def add(self, *contents: Content, style: str = "") -> None:
         """Add a row below the others: its contents from left to right, and its CSS class."""
         self.rows.append(Row([cell_of(content) for content in contents], style))
@@ -166,17 +192,6 @@ class Table(Section):
         ]
         return groups if any(name for name, _ in groups) else []
 
-    def without_empty_columns(self) -> "Table":
-        """The table without the columns in which no row has a value."""
-        filled = []
-        for position in range(len(self.columns)):
-            if any(row.cells[position].text not in ("", DASH) for row in self.rows):
-                filled.append(position)
-        rows = []
-        for row in self.rows:
-            rows.append(Row([row.cells[position] for position in filled], row.style))
-        return replace(self, columns=[self.columns[position] for position in filled], rows=rows)
-
     def to_markdown(self) -> str:
         """The table in Markdown."""
         heads = ["<br>".join(map(markdown, (column.head, *column.sub))) for column in self.columns]
@@ -185,37 +200,27 @@ class Table(Section):
         return "".join(f"| {' | '.join(line)} |\n" for line in [heads, rules, *lines])
 
     def to_latex(self) -> str:
-        """The table for LaTeX with booktabs, written by pandas.
-
-        Raises:
-            MissingDependencyError: If pandas is not installed.
-        """
-        pandas = pandas_for("LaTeX")
-        depth = max((len(column.sub) for column in self.columns), default=0)
-        heads = []
-        for position, column in enumerate(self.columns):
-            name = cut_name(column.head, limit=NAME_LENGTH)
-            below = [*column.sub, *[""] * (depth - len(column.sub))]
-            # Pandas wants unique columns, so their numbers are a level that is hidden.
-            heads.append((column.group, name, *below, position))
-        columns = pandas.MultiIndex.from_tuples(heads)
-        hidden = [columns.nlevels - 1] if self.groups() else [0, columns.nlevels - 1]
-        texts, styles = [], []
+        """The table for LaTeX with the rules of the package booktabs."""
+        heads = [[cut_name(column.head, limit=NAME_LENGTH), *column.sub] for column in self.columns]
+        lines = [r"\toprule"]
+        if self.groups():
+            spans = []
+            for name, count in self.groups():
+                text = latex(name)
+                spans.append(rf"\multicolumn{{{count}}}{{c}}{{{text}}}" if count > 1 else text)
+            lines.append(_latex_row(spans))
+        for texts in zip_longest(*heads, fillvalue=""):
+            lines.append(_latex_row(map(latex, texts)))
+        lines.append(r"\midrule")
         for row in self.rows:
-            texts.append([_line(_said(cell, " ")) for cell in row.cells])
-            styles.append(["bfseries:;" if cell.bold else "" for cell in row.cells])
-        given = partial(_as_given, styles=pandas.DataFrame(styles, columns=columns))
-        style = (
-            pandas.DataFrame(texts, columns=columns)
-            .style.hide()
-            .hide(axis="columns", level=hidden)
-            .apply(given, axis=None)
-        )
-        style = style.format(escape="latex").format_index(escape="latex", axis=1)
+            cells = []
+            for cell in row.cells:
+                text = latex(_line(_said(cell, " ")))
+                cells.append(rf"\bfseries {text}" if cell.bold else text)
+            lines.append(_latex_row(cells))
         alignment = "".join("r" if column.kind == "number" else "l" for column in self.columns)
-        text = style.to_latex(column_format=alignment, hrules=True, multicol_align="c")
-        # Two of "-" or "," would be typeset as a dash or a quote.
-        return re.sub(r"([-,])(?=\1)", r"\1{}", text).translate(_LATEX)
+        body = "\n".join([*lines, r"\bottomrule"])
+        return f"\\begin{{tabular}}{{{alignment}}}\n{body}\n\\end{{tabular}}\n"
 
     def to_terminal(self) -> RenderableType:
         """The table for rich, which folds where the terminal is too narrow; square brackets in a text are not
@@ -238,7 +243,9 @@ class _InTerminal:
         for separator in (" ", "\n"):
             grid = self._grid(separator)
             # Measured in a wide terminal: rich cuts the minimum off at the width of a narrow one.
-            if console.measure(grid, options=options.update_width(UNLIMITED)).minimum <= options.max_width:
+            fewest = console.measure(grid, options=options.update_width(UNLIMITED)).minimum
+            # rich shows no title and no caption of a table without columns.
+            if grid.columns and fewest <= options.max_width:
                 yield grid
                 return
         yield from self._blocks()
@@ -363,10 +370,18 @@ def csv_cell(value: object) -> str:
 
 _LATEX = str.maketrans(
     {
+        **{letter: rf"\{letter}" for letter in "&%$#_{}"},
+        **{"~": r"\textasciitilde ", "^": r"\textasciicircum ", "\\": r"\textbackslash "},
         **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
         # At the start of a row, these would be read as an option of the preceding line end.
         **{"[": "{[}", "]": "{]}", "*": "{*}"},
-        **{MINUS: "$-$", NO_BREAK: "~", DASH: "--", EVEN: r"$\approx$", "\N{REPLACEMENT CHARACTER}": "?"},
+        **{
+            MINUS: "$-$",
+            NO_BREAK: "~",
+            DASH: r"\textendash{}",
+            EVEN: r"$\approx$",
+            "\N{REPLACEMENT CHARACTER}": "?",
+        },
         # Keep straight quotes: usual fonts curve the double quote, and \textquotedbl needs a package.
         **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\textquotesingle\textquotesingle{}"},
         **dict(
@@ -378,18 +393,23 @@ _LATEX = str.maketrans(
         ),
     }
 )
-"""What pandas leaves as it is, in the commands of LaTeX."""
+"""Characters with a meaning of their own in LaTeX, or that its usual fonts lack, as commands."""
+
+
+def latex(text: str) -> str:
+    """A text as LaTeX sets it."""
+    # Two of "-" or "," would be typeset as a dash or a quote.
+    return re.sub(r"([-,])(?=\1)", r"\1{}", text.translate(_LATEX))
+
+
+def _latex_row(texts: Iterable[str]) -> str:
+    return rf"{' & '.join(texts)} \\"
 
 
 def markdown(text: str) -> str:
     """One line of text, escaped for Markdown."""
     flat = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_{}\[\]#|~!$])", r"\\\1", flat)
-
-
-def _as_given(_: object, styles: object) -> object:
-    """The styles of a frame, as pandas asks for them."""
-    return styles
 
 
 _UNRULY = re.compile("[^\\S \xa0]|[\u202a-\u202e\u2066-\u2069]")

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
+from adiabat.core.text import NO_BREAK, counted, cut, duration, integer
 from adiabat.report import format as texts
-from adiabat.report.captions import text_of
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
 from adiabat.report.measure_terms import measures_section
-from adiabat.report.pages import Facts, Figure, Group, Page, Tone, with_values
+from adiabat.report.pages import Facts, Group, Page, Tone, figure, with_values
 from adiabat.report.power_section import power_section
-from adiabat.report.tables import Column, Section, Table
+from adiabat.report.tables import Column, Content, Section, Table
 from adiabat.results.evaluation_result import Result
 from adiabat.results.training_record import LayerChange, TrainingRecord
 
@@ -132,12 +131,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
     sections: list[Section | None] = [Facts(facts=with_values(facts))]
     charts = training_curves(record)
     if charts:
-        period = period_of(record)
-        caption = text_of("training", "training-of", period=period)
-        figure = Figure(
-            charts=charts, wide=False, label=f"Loss and validation errors by {period}", caption=caption
-        )
-        sections.insert(0, figure)
+        sections.insert(0, figure("training", "curves", *charts, wide=False, period=period_of(record)))
     if not measured:
         # On the page of an evaluation, all measures are explained in one place.
         sections.append(measures_section(record.measures))
@@ -198,22 +192,17 @@ def layers_of(layers: Sequence[LayerChange]) -> Group | None:
     by_largest = sorted(layers, key=_by_largest_weight)
     # A tensor of zeros has no relative change.
     by_relative = sorted((layer for layer in layers if layer.relative is not None), key=_by_relative_change)
-    zeros = len(layers) - len(by_relative)
-    without = (
-        f"; {counted(zeros, 'tensor')} had only zeros before, so no relative change is defined"
-        if zeros
-        else ""
-    )
     sections: list[Section] = [_layers(by_largest, "By change of the largest weight")]
     if by_relative:
         changes = [(layer.name, 100 * (layer.relative or 0.0)) for layer in by_relative[:LAYERS_SHOWN]]
-        label = text_of("training", "layers-of")
-        figure = Figure(
-            charts=[bars("layers", changes, label="relative change of the tensor (Frobenius norm), %")],
-            label=label,
-        )
-        sections = [figure, _layers(by_relative, "By relative change"), *sections]
-    lead = f"Training changed {counted(changed, 'parameter tensor')} of the query tower{without}."
+        chart = bars("layers", changes, label="relative change of the tensor (Frobenius norm), %")
+        drawn = figure("training", "layers", chart)
+        sections = [drawn, _layers(by_relative, "By relative change"), *sections]
+    zeros = counted(len(layers) - len(by_relative), "tensor")
+    lead = (
+        f"Training changed {counted(changed, 'parameter tensor')} of the query tower; {zeros} had only zeros "
+        "before, so no relative change is defined."
+    )
     return Group(id="layers", title="Layers that changed most", folded=True, lead=lead, sections=sections)
 
 
@@ -226,21 +215,24 @@ def _by_largest_weight(layer: LayerChange) -> tuple[float, str]:
 
 
 def _layers(layers: Sequence[LayerChange], title: str) -> Table:
-    columns = [
-        Column("tensor", "code"),
-        Column("relative change", "number"),
-        Column("largest weight", "number"),
-        Column("(W after − W before) / (W after + W before)", "number"),
-    ]
-    table = Table(title=title, columns=columns)
+    """The first of these parameter tensors with their changes."""
+    rows: list[dict[str, Content]] = []
     for layer in layers[:LAYERS_SHOWN]:
-        relative = (
-            DASH if layer.relative is None else f"{texts.number(100 * layer.relative, digits=3)}{NO_BREAK}%"
-        )
         largest = f"{texts.number(layer.largest_before)} {_ARROW} {texts.number(layer.largest_after)}"
         change, _ = texts.signed_pair(100 * layer.largest_change, None, least=2, most=5)
-        table.add(cut(layer.name, limit=200), relative, largest, f"{change}{NO_BREAK}%")
-    return table
+        row: dict[str, Content] = {
+            "tensor": cut(layer.name, limit=200),
+            "relative change": texts.if_known(layer.relative, _percent),
+            "largest weight": largest,
+            "(W after − W before) / (W after + W before)": f"{change}{NO_BREAK}%",
+        }
+        rows.append(row)
+    return Table.of(rows, {"tensor": "code"}, title=title)
+
+
+def _percent(relative: float) -> str:
+    """A share in percent with three digits."""
+    return f"{texts.number(100 * relative, digits=3)}{NO_BREAK}%"
 
 
 def period_of(record: TrainingRecord) -> str:
