@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from adiabat.core.text import DASH, counted, integer, share, two_digits
+from adiabat.core.text import counted, integer, share, two_digits
+from adiabat.report.captions import text_of
 from adiabat.report.format import number, setting
 from adiabat.report.pages import Tone
 from adiabat.results.rate_search_result import RateTrial, SafeRate
@@ -40,19 +41,19 @@ def drift_value(value: float) -> str:
 
 
 def limit(result: SafeRate) -> str:
-    """The limit of drift."""
+    """The limit of drift: a measured one is rounded, a given one stands as it was written."""
     return drift_value(result.limit) if result.noise else setting(result.limit)
 
 
 def drift_range(trials: Sequence[RateTrial], measure: str) -> str:
-    """Drift at the end of several runs; a dash without measurements."""
+    """Drift at the end of several runs; "" without measurements."""
     values = []
     for trial in trials:
         value = last(trial, measure)
         if value is not None:
             values.append(value)
     if not values:
-        return DASH
+        return ""
     low, high = drift_value(min(values)), drift_value(max(values))
     return low if low == high else f"{low} to {high}"
 
@@ -63,42 +64,30 @@ def safe_runs(result: SafeRate) -> list[RateTrial]:
 
 
 def last(trial: RateTrial, measure: str) -> float | None:
-    """Drift at the last measurement.
-
-    Returns:
-        None without measurements.
-    """
+    """Drift at the last measurement; None without measurements."""
     values = trial.drift.get(measure)
     return values[-1] if values else None
 
 
 def headline(result: SafeRate) -> str:
-    """The rate up to which results stay unchanged, and the effect of higher rates."""
-    within = "within noise" if result.noise else f"within the limit of {limit(result)}"
-    stays = f"{within} for {counted(result.steps, 'step')}"
+    """The rate up to which results stay unchanged, and the effect of the next higher one that was tried."""
+    within = "noise" if result.noise else f"the limit of {limit(result)}"
+    steps = counted(result.steps, "step")
+    above = [trial for trial in result.trials if trial.rate > (result.rate or 0.0)]
+    at_next = [trial for trial in above if trial.rate == min(other.rate for other in above)]
+    ends = [(trial.left_at, ended(trial)) for trial in at_next if trial.left_at is not None]
+    fate = ""
+    if ends:
+        step, how = min(ends)
+        outcome = "drift exceeds it" if how == "left" else "a run diverged"
+        fate = f"; at {setting(at_next[0].rate)}, {outcome} after {counted(step, 'step')}"
     if result.rate is None:
-        lowest = min(result.rates)
-        return f"No rate in the search stays {stays}{_fate(result, lowest, before=': even at the lowest, ')}."
-    seeds = len({trial.seed for trial in safe_runs(result)})
-    if seeds > 1:
-        stays += f" with each of {seeds} seeds"
-    if result.rate == max(result.rates):
-        return f"Even the highest rate in the search, {setting(result.rate)}, stays {stays}."
-    above = min((trial.rate for trial in result.trials if trial.rate > result.rate), default=math.inf)
-    fate = _fate(result, above, before="; at ")
-    return f"Up to a learning rate of {setting(result.rate)} the answers stay {stays}{fate}."
-
-
-def _fate(result: SafeRate, of: float, *, before: str) -> str:
-    """Outcome of an unsafe rate: that of its first run to end."""
-    runs = [trial for trial in result.trials if trial.rate == of]
-    ends = [(trial.left_at, ended(trial)) for trial in runs if trial.left_at is not None]
-    if not ends:
-        return ""
-    step, how = min(ends)
-    outcome = "drift exceeds it" if how == "left" else "a run diverged"
-    of_all = f" with {len(ends)} of {len(runs)} seeds" if len(ends) < len(runs) else ""
-    return f"{before}{setting(of)}, {outcome} after {counted(step, 'step')}{of_all}"
+        return f"No rate in the search keeps the answers within {within} for {steps}{fate}."
+    seeds = counted(len(safe_runs(result)), "seed")
+    return (
+        f"Up to a learning rate of {setting(result.rate)} the answers stay within {within} for {steps}, "
+        f"tried with {seeds}{fate}."
+    )
 
 
 def tone(result: SafeRate) -> Tone:
@@ -108,15 +97,14 @@ def tone(result: SafeRate) -> Tone:
 
 def reservations(result: SafeRate) -> list[str]:
     """Reservations beside the headline."""
-    sentences = [about_limit(result), pace(result), about_seeds(result)]
-    for note in result.notes:
-        end = "" if note.endswith((".", "!", "?")) else "."
-        sentences.append(f"{note[:1].upper()}{note[1:]}{end}")
-    sentences.append(
-        "Drift measures change, not quality: only labelled data show whether answers got better or worse; "
-        "see adiabat evaluate."
-    )
-    return [sentence for sentence in sentences if sentence]
+    notes = [f"Note: {note}" for note in result.notes]
+    return [
+        about_limit(result),
+        *pace(result),
+        *notes,
+        text_of("rate-search", "quality"),
+        text_of("rate-search", "seed"),
+    ]
 
 
 def about_limit(result: SafeRate) -> str:
@@ -136,22 +124,17 @@ def about_limit(result: SafeRate) -> str:
     )
 
 
-def pace(result: SafeRate) -> str:
-    """Number of steps after which the safe rate would exceed the limit."""
+def pace(result: SafeRate) -> list[str]:
+    """The step at which the safe rate is expected to exceed the limit; empty if no rate is safe."""
     if result.rate is None:
-        return ""
-    rate, steps = setting(result.rate), lasts(result)
-    if steps is None:
-        unknown = (
-            "would stay within the limit is unknown: it has too few checks, or some checks found no drift."
-        )
-        return f"How long {rate} {unknown}"
-    if math.isinf(steps):
-        steady = f"Over the later half of the checks, drift at {rate} did not grow"
-        return f"{steady}, so no step is known to exceed the limit."
-    grows = "If drift keeps growing by the same power of the steps as over the later half of the checks,"
-    earliest = " (its earliest run)" if len(safe_runs(result)) > 1 else ""
-    return f"{grows} {rate}{earliest} {_leaves(steps, result.steps)}: an extrapolation, not a measurement."
+        return []
+    steps = lasts(result)
+    about = "an unknown number of"
+    if steps is not None:
+        about = f"about {integer(two_digits(min(steps, FAR * result.steps)))}"
+        if steps > FAR * result.steps:
+            about = f"more than {integer(FAR * result.steps)}"
+    return [text_of("rate-search", "pace", rate=setting(result.rate), steps=about)]
 
 
 def lasts(result: SafeRate) -> float | None:
@@ -160,12 +143,12 @@ def lasts(result: SafeRate) -> float | None:
     Returns:
         The earliest step among its runs; None if no rate is safe, or if there are too few measurements.
     """
-    earliest = None
+    expected = []
     for trial in safe_runs(result):
         steps = expected_leave(trial.steps, trial.drift[result.measure], result.limit)
-        if steps is not None and (earliest is None or steps < earliest):
-            earliest = steps
-    return earliest
+        if steps is not None:
+            expected.append(steps)
+    return min(expected, default=None)
 
 
 def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -> float | None:
@@ -187,25 +170,3 @@ def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -
     # A slope of rounding size makes it infinite too.
     with np.errstate(over="ignore"):
         return float(np.exp((np.log(limit) - offset) / exponent)) if exponent > 0 else float("inf")
-
-
-def _leaves(steps: float, made: int) -> str:
-    if steps > FAR * made:
-        return f"stays within the limit for more than {FAR} times as many steps"
-    rounded = two_digits(steps)
-    if rounded <= made:
-        return "is about to exceed the limit"
-    return f"would exceed the limit after about {integer(rounded)} steps"
-
-
-def about_seeds(result: SafeRate) -> str:
-    """Disagreement between the runs of the safe rate."""
-    runs = safe_runs(result)
-    if not runs:
-        return ""
-    if len(runs) == 1:
-        return "This is one seed; another may drift more or less."
-    left = sum(trial.left_at is not None for trial in runs)
-    beside = f"; {counted(left, 'run')} exceeded the limit (seed no longer requested)" if left else ""
-    drift = drift_range(runs, result.measure)
-    return f"With {len(runs)} seeds at {setting(runs[0].rate)}, drift at the end is {drift}{beside}."

@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
 from adiabat.core.text import DASH, counted, duration, integer
 from adiabat.report import rate_search_headline as words
-from adiabat.report.captions import glossary, text_of
+from adiabat.report.captions import glossary, texts_of
 from adiabat.report.chart_style import INK, shade
 from adiabat.report.charts import Chart, Line, Panel, curves
-from adiabat.report.format import cut_name, number, setting, whole
+from adiabat.report.format import cut_name, if_known, number, setting, whole
 from adiabat.report.measure_terms import DRIFTS, in_order
-from adiabat.report.pages import Figure, Group, Page, Terms
-from adiabat.report.tables import Cell, Column, Content, Table, csv_of
+from adiabat.report.pages import Group, Page, Terms, figure, group
+from adiabat.report.tables import Cell, Content, Table, csv_of
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 
 _Mark = tuple[str, tuple[float, float], str]
@@ -23,14 +24,9 @@ _Mark = tuple[str, tuple[float, float], str]
 
 def page(result: SafeRate) -> Page:
     """The page of a search."""
-    lowest, highest = setting(min(result.rates)), setting(max(result.rates))
-    span = lowest if lowest == highest else f"{lowest} to {highest}"
-    figures = []
-    for chart, title, caption in _charts(result):
-        label = f"{title}; the table of runs holds the numbers"
-        figures.append(Figure(charts=[chart], title=title, caption=caption, label=label))
+    rates = [setting(rate) for rate in sorted(result.rates)]
     devices = dict.fromkeys(trial.device for trial in result.trials if trial.device)
-    lead = text_of("rate-search", "page")
+    drawn = [figure("rate-search", chart.name, chart) for chart in _charts(result)]
     return Page(
         record=result,
         name="safe-rate",
@@ -39,12 +35,18 @@ def page(result: SafeRate) -> Page:
         reservations=words.reservations(result),
         about=[
             ("tuned from", result.model),
-            ("rates", f"{counted(len(result.rates), 'rate')}, {span}"),
+            ("rates", f"{counted(len(rates), 'rate')}, {rates[0]} to {rates[-1]}"),
             ("probes", counted(result.probes, "text")),
         ],
         sections=[
-            Group(id="figures", title="How far the answers moved", lead=lead, sections=figures),
-            _runs(result),
+            group("rate-search", "figures", *drawn),
+            group(
+                "rate-search",
+                "runs",
+                _runs(result, _measures_of(result)),
+                _seeds(result),
+                measure=result.measure,
+            ),
             _measures(result),
         ],
         facts=[
@@ -61,7 +63,7 @@ def page(result: SafeRate) -> Page:
 
 def exports(result: SafeRate) -> dict[str, Callable[[], str]]:
     """The table and the figures beside the page."""
-    figures = {f"figures/{chart.name}.svg": chart.file for chart, _, _ in _charts(result)}
+    figures = {f"figures/{chart.name}.svg": chart.file for chart in _charts(result)}
     return {"table.csv": partial(_csv, result), **figures}
 
 
@@ -84,40 +86,11 @@ def _csv(result: SafeRate) -> str:
 
 
 def terminal(result: SafeRate) -> list[Table]:
-    """The runs, and their results."""
+    """The runs with the limited drift, and their results."""
     made = "derived from noise" if result.noise else "as given"
     limit = f"drift by {cut_name(result.measure, limit=40)}; the limit is {words.limit(result)}, {made}"
-    columns = [
-        Column("rate"),
-        Column("seed", "number"),
-        Column("steps", "number"),
-        Column("drift", "number"),
-        Column("limit"),
-        Column("time", "number"),
-    ]
-    caption = [limit, words.headline(result)]
-    if words.pace(result):
-        caption.append(words.pace(result))
-    table = Table(title=result.title, columns=columns, caption=caption)
-    for trial in _ordered(result):
-        steps = integer(trial.steps[-1]) if trial.steps else None
-        style = "bad" if words.ended(trial) == "diverged" else _shaded(result, trial)
-        drift = _drift(words.last(trial, result.measure))
-        table.add(
-            setting(trial.rate),
-            trial.seed,
-            steps,
-            drift,
-            words.ending(trial),
-            duration(trial.seconds),
-            style=style,
-        )
-    return [table]
-
-
-def _shaded(result: SafeRate, trial: RateTrial) -> str:
-    """CSS class of the rows of the largest safe rate."""
-    return "safe" if trial.rate == result.rate else ""
+    caption = [limit, words.headline(result), *words.pace(result)]
+    return [replace(_runs(result, [result.measure]), title=result.title, caption=caption)]
 
 
 def _ordered(result: SafeRate) -> list[RateTrial]:
@@ -134,95 +107,64 @@ def _measures_of(result: SafeRate) -> list[str]:
     return list(dict.fromkeys([result.measure, *in_order(others)]))
 
 
-def _drift(value: float | None) -> str:
-    return DASH if value is None else words.drift_value(value)
-
-
-def _runs(result: SafeRate) -> Group:
-    measures = _measures_of(result)
-    drifts = [Column(cut_name(name, limit=40), "number") for name in measures]
-    ends = [Column("limit"), Column("time", "number")]
-    table = Table(
-        columns=[
-            Column("rate", "number"),
-            Column("seed", "number"),
-            Column("steps", "number"),
-            *drifts,
-            *ends,
-        ]
-    )
+def _runs(result: SafeRate, measures: Sequence[str]) -> Table:
+    """A row for each run with its last drift; those of the largest safe rate are shaded."""
+    rows, styles = [], []
     for trial in _ordered(result):
-        steps = "no check"
-        if trial.steps:
-            steps = f"{integer(trial.steps[-1])}, {counted(len(trial.steps), 'check')}"
-        drift = [_drift(words.last(trial, name)) for name in measures]
-        ending = Cell(words.ending(trial))
-        if words.ended(trial) == "diverged":
-            ending = Cell(words.ending(trial), [trial.reason], tone="bad")
-        cells: list[Content] = [
-            setting(trial.rate),
-            trial.seed,
-            steps,
-            *drift,
-            ending,
-            duration(trial.seconds),
-        ]
-        table.add(*cells, style=_shaded(result, trial))
-    shaded = "" if result.rate is None else " Shaded: the largest safe rate."
-    rule = f"Drift is from the last check; a run ends where {result.measure} exceeds the limit."
-    lead = f"The highest rate first. {rule}{shaded}"
-    return Group(id="runs", title="Runs", lead=lead, sections=[table, _seeds(result)])
+        diverged = words.ended(trial) == "diverged"
+        row: dict[str, Content] = {
+            "rate": setting(trial.rate),
+            "seed": trial.seed,
+            "steps": integer(trial.steps[-1]) if trial.steps else None,
+            "checks": len(trial.steps),
+        }
+        for name in measures:
+            row[cut_name(name, limit=40)] = if_known(words.last(trial, name), words.drift_value)
+        row["limit"] = Cell(words.ending(trial), tone="bad" if diverged else "")
+        rows.append(row | {"time": duration(trial.seconds)})
+        styles.append("safe" if trial.rate == result.rate else "")
+    return Table.of(rows, {"limit": "text"}, styles)
 
 
 def _seeds(result: SafeRate) -> Table | None:
     """Rates with several runs; None if there are none."""
-    columns = [
-        Column("rate"),
-        Column("each run"),
-        Column("lowest to highest", "number"),
-        Column("stay within", "number"),
-    ]
-    lead = f"Drift at the end, {result.measure}."
-    table = Table(id="seeds", title="Rates with several seeds", lead=lead, columns=columns)
-    for rate, group in groupby(_ordered(result), key=attrgetter("rate")):
-        runs = list(group)
+    rows = []
+    for rate, trials in groupby(_ordered(result), key=attrgetter("rate")):
+        runs = list(trials)
+        each = []
+        for trial in runs:
+            each.append(f"{words.drift_range([trial], result.measure) or DASH} (seed {trial.seed})")
+        row = {
+            "rate": setting(rate),
+            "each run": ", ".join(each),
+            "lowest to highest": words.drift_range(runs, result.measure),
+            "stay within": f"{sum(trial.left_at is None for trial in runs)} of {len(runs)}",
+        }
         if len(runs) > 1:
-            each = [f"{_drift(words.last(trial, result.measure))} (seed {trial.seed})" for trial in runs]
-            within = sum(trial.left_at is None for trial in runs)
-            drift = words.drift_range(runs, result.measure)
-            table.add(setting(rate), ", ".join(each), drift, f"{within} of {len(runs)}")
-    return table if table.rows else None
+            rows.append(row)
+    texts = texts_of("rate-search", "seeds", measure=result.measure)
+    return Table.of(rows, {"each run": "text"}, id="seeds", **texts) if rows else None
 
 
 def _measures(result: SafeRate) -> Group:
-    lead = text_of("rate-search", "measures")
-    if result.noise:
-        lead += (
-            " Noise is the untuned tower’s own drift when only the final punctuation of the probes changes."
-        )
-    columns = [
-        Column("measure", "name"),
-        Column("noise", "number"),
-        Column("largest safe rate, at the end", "number"),
-    ]
-    table = Table(columns=columns)
+    """Each measure of drift with its noise and its value at the largest safe rate."""
+    rows = []
     for measure in _measures_of(result):
         tag = "limited" if measure == result.measure else ""
-        name = Cell(cut_name(measure, limit=40), [DRIFTS.get(measure, "")], bold=True, tag=tag)
-        table.add(
-            name, _drift(result.noise.get(measure)), words.drift_range(words.safe_runs(result), measure)
-        )
-    sections = [table.without_empty_columns(), Terms(terms=glossary("rate-search"))]
-    return Group(id="measures", title="Measures of drift", lead=lead, sections=sections)
+        row: dict[str, Content] = {
+            "measure": Cell(cut_name(measure, limit=40), [DRIFTS.get(measure, "")], bold=True, tag=tag),
+            "noise": if_known(result.noise.get(measure), words.drift_value),
+            "largest safe rate, at the end": words.drift_range(words.safe_runs(result), measure),
+        }
+        rows.append(row)
+    return group("rate-search", "measures", Table.of(rows), Terms(terms=glossary("rate-search")))
 
 
-def _charts(result: SafeRate) -> list[tuple[Chart, str, str]]:
-    """Each chart with title and caption."""
-    drift = text_of("rate-search", "charts-drift")
-    leave = text_of("rate-search", "charts-leave")
+def _charts(result: SafeRate) -> list[Chart]:
+    """Drift against steps, and steps against rate."""
     return [
-        (curves("drift", [_drift_panel(result)], height=4.6), "Drift against steps", drift),
-        (curves("steps", [_steps_panel(result)], height=3.6), "Steps within the limit against rate", leave),
+        curves("drift", [_drift_panel(result)], height=4.6),
+        curves("steps", [_steps_panel(result)], height=3.6),
     ]
 
 
@@ -242,11 +184,11 @@ def _drift_panel(result: SafeRate) -> Panel:
             # A logarithmic axis has no place for 0.
             points.append((float(step), value or low))
             if value == 0:
-                marks.append(("drift 0", points[-1], colour))
+                marks.append(("still", points[-1], colour))
         if ending == "diverged":
             points.append((max(float(trial.left_at or 0), 1.0), high))
         if ending != "inside" or points[-1][1] > low:
-            marks.append((_ENDINGS[ending], points[-1], colour))
+            marks.append((ending, points[-1], colour))
         width = 2.6 if trial.rate == result.rate else 1.4
         lines.append(Line(points, _label(result, trial), colour, ".", width=width))
     limit = (result.limit, f"limit {words.limit(result)}", INK)
@@ -275,7 +217,7 @@ def _steps_panel(result: SafeRate) -> Panel:
     for trial in _ordered(result):
         colour, left_at = colours[trial.rate], trial.left_at
         top = float(trial.steps[-1]) if left_at is None else max(float(left_at), low)
-        marks.append((_ENDINGS[words.ended(trial)], (trial.rate, top), colour))
+        marks.append((words.ended(trial), (trial.rate, top), colour))
         if left_at is not None:
             inside = max((step for step in trial.steps if step < left_at), default=0)
             bar = [(trial.rate, max(inside, low)), (trial.rate, top)]
@@ -294,25 +236,20 @@ def _steps_panel(result: SafeRate) -> Panel:
     )
 
 
-_ENDINGS: dict[words.Ended, str] = {
-    "inside": "within to the end",
-    "left": "exceeded the limit",
-    "diverged": "diverged",
+_SIGNS: dict[str, tuple[str, str, bool]] = {
+    "inside": ("within to the end", "^", False),
+    "left": ("exceeded the limit", "o", True),
+    "diverged": ("diverged", "x", False),
+    "still": ("drift 0", "v", True),
 }
-_SIGNS = {
-    "within to the end": ("^", False),
-    "exceeded the limit": ("o", True),
-    "diverged": ("x", False),
-    "drift 0": ("v", True),
-}
-"""How a run ended to its marker, and whether it is hollow."""
+"""Name, marker, and whether the marker is hollow: of each end of a run, and of a check without drift."""
 
 
 def _marks(marks: Sequence[_Mark]) -> list[Line]:
     """Marks at the ends of runs in the colours of their curves; the legend shows the first in ink."""
     lines, labelled = [], set()
-    for name, point, colour in marks:
-        marker, hollow = _SIGNS[name]
+    for sign, point, colour in marks:
+        name, marker, hollow = _SIGNS[sign]
         if name not in labelled:
             lines.append(Line([point], name, INK, marker, "", hollow=hollow))
             labelled.add(name)
