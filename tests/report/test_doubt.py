@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from adiabat.evaluation.evaluate import dataset_result
-from adiabat.report import evaluation_page, pages
-from adiabat.report.evaluation_headline import headline, tone
+from adiabat.report import pages
+from adiabat.report.evaluation_headline import headline, reservations, tone
 from adiabat.report.verdict_words import SENTENCES
 from adiabat.results.evaluation_result import Part, TrainedOn
 from adiabat.results.verdict import EXPLAINING, Reason
@@ -36,17 +36,11 @@ def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_tha
     assert dataset.main_change().reasons == [Reason.FEW_CLUSTERS]
     assert dataset.notes[0] == "a note"
     assert "100 queries into 2 clusters" in plain(dataset.notes[1])
-    assert f"{dataset.name}: {SENTENCES[Reason.FEW_CLUSTERS]}." in evaluation_page.notes(result)
-    assert (
-        f"The target {dataset.name} is undecided (its queries depend on "
-        "one another and form too few clusters)" in plain(headline(result))
-    )
+    assert f"The target {dataset.name} is undecided ({SENTENCES[Reason.FEW_CLUSTERS]})" in headline(result)
     assert (tone(result), dataset.main_change().not_worse) == ("plain", False)
     worse = dataset_result([measured], better, None, role="target", seed=0, resamples=200)
     assert worse.main_change().verdict == "worse"
-    assert f"the verdict on {dataset.name} is less certain than it looks" in plain(
-        headline(make_result(worse, HELD))
-    )
+    assert f"got worse ({SENTENCES[Reason.FEW_CLUSTERS]})" in headline(make_result(worse, HELD))
 
 
 @pytest.mark.parametrize(("queries", "doubts"), [(6, [Reason.FEW_UNITS]), (10, [])])
@@ -71,9 +65,7 @@ def test_a_better_retention_set_of_few_queries_may_hide_a_loss() -> None:
     dataset = dataset_result(measured[:1], measured[1], None, role="retain", seed=0, resamples=200)
     change, result = dataset.main_change(), make_result(replace(HELD, role="target"), dataset)
     assert (change.verdict, change.not_worse) == ("better", False)
-    assert plain(headline(result)).endswith(
-        f"; {dataset.name} got better, but a loss of more than 1 % is not excluded."
-    )
+    assert headline(result).endswith(f"; {dataset.name} got better ({SENTENCES[Reason.LOSS_POSSIBLE]}).")
     assert result.failing("undecided") == [
         f"{dataset.name} (better, but a loss of the margin is not excluded)"
     ]
@@ -95,29 +87,24 @@ def test_every_reason_has_a_sentence() -> None:
     assert len(set(SENTENCES.values())) == len(Reason)
 
 
-def test_near_duplicates_are_counted_among_the_queries_that_decide() -> None:
+def test_near_duplicates_limit_the_verdict_and_are_counted_beside_equal_queries() -> None:
     """Of 400 queries 40 are near duplicates, and these are 40 of the 60 that decide."""
-    parts = [
-        Part("new documents", 60, BETTER.main_change()),
-        Part("seen documents", 340, BETTER.main_change()),
-    ]
-    trained = [TrainedOn("job", 400, 0, 400, 9, 340, near_queries=40)]
+    trained = [TrainedOn("job", 400, 5, 400, 9, 340, near_queries=40)]
+    parts = [Part("new documents", 60, BETTER.main_change())]
     dataset = replace(with_reasons(BETTER, Reason.NEAR_DUPLICATES), parts=parts, trained=trained)
-    without = replace(dataset, changes=BETTER.changes)
-    assert "near duplicates" not in headline(make_result(without, HELD))
-    assert "(40 of 60 queries are near duplicates of training queries)" in plain(
-        headline(make_result(replace(dataset, near_queries=40), HELD))
-    )
+    result = make_result(dataset, HELD)
+    assert f"on queries with new documents ({SENTENCES[Reason.NEAR_DUPLICATES]}): " in headline(result)
+    assert "near duplicates" not in headline(make_result(replace(dataset, changes=BETTER.changes), HELD))
+    (told,) = (line for line in map(plain, reservations(result)) if "trained or validated" in line)
+    assert "5 of 400 queries and near duplicates of 40 others and 9 of their 400 relevant documents" in told
 
 
-def test_near_duplicates_agree_with_their_number() -> None:
-    one, two = (TrainedOn("job", 300, 5, 300, 0, 0, near_queries=count) for count in (1, 2))
-    assert "on 5 of 300 queries, on near duplicates of 1 other, and" in plain(one.said)
-    assert "on near duplicates of 2 others, and" in plain(two.said)
-    few = replace(
-        with_reasons(BETTER, Reason.NEAR_DUPLICATES), queries=5, units=5, trained=[], near_queries=1
-    )
-    assert "(1 of 5 queries is a near duplicate of training queries)" in plain(headline(make_result(few)))
+@pytest.mark.parametrize("reason", [Reason.FEW_UNITS, Reason.RUNS_DIFFER])
+def test_a_reason_that_retention_sets_share_is_told_once(reason: Reason) -> None:
+    held = [replace(with_reasons(HELD, reason), name=name) for name in ("law", "maths")]
+    said = headline(make_result(BETTER, *held))
+    assert said.endswith(f"; each of these: {SENTENCES[reason]}.")
+    assert headline(make_result(BETTER, held[0], HELD)).endswith(f"; law: {SENTENCES[reason]}.")
 
 
 def test_a_note_that_begins_with_the_name_of_its_set_is_shown_with_one_name() -> None:

@@ -163,6 +163,7 @@ WORDS = {
     "noise",
     "ranks",
     "verdicts",
+    "reasons",
 }
 """Fields that hold no text of the user's."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from adiabat.core.text import counted
+from adiabat.core.text import NO_BREAK, counted
 from adiabat.results.power_record import Power
 from adiabat.results.record import Record
 from adiabat.results.training_record import TrainingRecord
@@ -101,7 +101,9 @@ class Change:
     @property
     def most(self) -> float | None:
         """All that a measure between 0 and 1 can lose; None without a baseline."""
-        return None if self.before is None else 1 - self.before if self.lower_is_better else self.before
+        if self.before is None:
+            return None
+        return 1 - self.before if self.lower_is_better else self.before
 
     @property
     def not_worse(self) -> bool:
@@ -177,49 +179,34 @@ class TrainedOn:
     @property
     def is_apart(self) -> bool:
         """Whether the job is known to have trained on none of the queries and relevant documents."""
-        return not (
-            self.unknown
-            or self.trained_queries
-            or self.near_queries
-            or self.trained_relevant is None
-            or self.trained_relevant
-        )
+        is_used = self.trained_queries or self.near_queries or self.trained_relevant
+        return not (is_used or self.uncounted)
 
     @property
     def uncounted(self) -> str:
         """Why the job may have trained on more than is counted; "" if it did not."""
-        documents_unknown = self.trained_relevant is None and not self.unknown
-        return (
-            "relevant documents cannot be compared, since one side has texts and the other ids"
-            if documents_unknown
-            else self.unknown
-        )
+        if self.trained_relevant is None and not self.unknown:
+            return "relevant documents cannot be compared, since one side has texts and the other ids"
+        return self.unknown
 
     @property
     def said(self) -> str:
         """The counts in a phrase."""
-        if self.unknown and not self.trained_queries and not self.trained_relevant:
-            return (
-                f"whether {self.model} was trained on these {self.queries:,} "
-                f"queries is unknown: {self.unknown}"
-            )
-        if self.trained_relevant is None:
-            documents = (
-                "; overlap with their relevant documents is unknown because one "
-                "side has texts and the other ids"
-            )
-        else:
-            asked_for = f", which answer {self.answered:,} of the queries" if self.trained_relevant else ""
-            documents = (
-                f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents{asked_for}"
-            )
-        more = f"; there may be more: {self.unknown}" if self.unknown else ""
-        none = "" if self.is_proof else "; that is too many for a verdict"
-        near = f", on near duplicates of {counted(self.near_queries, 'other')}," if self.near_queries else ""
-        return (
-            f"{self.model} was trained or validated on {self.trained_queries:,} of "
-            f"{self.queries:,} queries{near}{documents}{none}{more}"
-        )
+        if self.is_apart:
+            return f"{self.model} was trained or validated on none of the queries and relevant documents"
+        counts = [f"{self.trained_queries:,} of {self.queries:,} queries"]
+        if self.near_queries:
+            counts.append(f"near duplicates of {counted(self.near_queries, 'other')}")
+        if self.trained_relevant is not None:
+            counts.append(f"{self.trained_relevant:,} of their {self.relevant:,} relevant documents")
+        phrases = [f"{self.model} was trained or validated on {' and '.join(counts)}"]
+        if self.answered:
+            phrases[0] += f", which answer {self.answered:,} of the queries"
+        if not self.is_proof:
+            phrases.append("that is too many for a verdict")
+        if self.uncounted:
+            phrases.append(f"there may be more: {self.uncounted}")
+        return "; ".join(phrases)
 
 
 PartName = Literal["all queries", "other queries", "new documents", "seen documents", "residual collection"]
@@ -296,14 +283,10 @@ class DatasetResult:
 
     def worse_cells(self) -> int:
         """Number of language pairs that are worse in any comparison of the grid."""
-        verdicts = (grid.verdicts or [] for grid in self.grid)
-        worse = {
-            (row, column)
-            for table in verdicts
-            for row, cells in enumerate(table)
-            for column, cell in enumerate(cells)
-            if cell == "worse"
-        }
+        worse = set()
+        for grid in self.grid:
+            for row, verdicts in enumerate(grid.verdicts or []):
+                worse |= {(row, column) for column, word in enumerate(verdicts) if word == "worse"}
         return len(worse)
 
     def worse_parts(self) -> list[PartName]:
@@ -395,10 +378,8 @@ class Result(Record):
             elif parts := dataset.worse_parts():
                 names.append(f"{dataset.name} ({', '.join(parts)})")
             elif worse := dataset.worse_cells():
-                names.append(
-                    f"{dataset.name} ({worse:,} of {dataset.cells:,} language "
-                    f"pair{'s' * (dataset.cells > 1)})"
-                )
+                cells = counted(dataset.cells, "language pair").replace(NO_BREAK, " ")
+                names.append(f"{dataset.name} ({worse:,} of {cells})")
             elif least == "undecided" and dataset.doubts:
                 names.append(
                     f"{dataset.name} ({dataset.main_change().verdict}, but {'; '.join(dataset.doubts)})"
@@ -410,17 +391,11 @@ class Result(Record):
         validation.
         """
         if self.datasets:
-            return [
-                {
-                    "dataset": dataset.name,
-                    "role": dataset.role,
-                    "kind": dataset.kind,
-                    "queries": dataset.queries,
-                    **asdict(change),
-                }
-                for dataset in self.datasets
-                for change in dataset.changes
-            ]
+            rows = []
+            for dataset in self.datasets:
+                about = {name: getattr(dataset, name) for name in ("role", "kind", "queries")}
+                rows += [{"dataset": dataset.name, **about, **asdict(change)} for change in dataset.changes]
+            return rows
         record = self.training
         points: dict[int, dict[str, Any]] = {}
         if record is not None:
