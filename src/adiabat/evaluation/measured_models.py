@@ -102,18 +102,17 @@ class MeasuredModel:
 
     def describe(self, runs: Sequence["MeasuredModel"]) -> SuiteModel:
         """Description for tables and reports."""
-        others = [run.model for run in runs] if len(runs) > 1 else []
         if self.is_bm25:
             words = f"cut to {self.stemmer.capitalize()} stems" if self.stemmer else "as they stand"
-            about = (
+            note = (
                 f"BM25 ranks by shared words, {words}; without vectors, it does only retrieval and triplets"
             )
-            return SuiteModel(self.name, self.model, notes=[about])
+            return SuiteModel(self.name, self.model, notes=[note])
         query, document = self.towers.query, self.towers.document
         return SuiteModel(
             name=self.name,
             model=self.model,
-            runs=others,
+            runs=[run.model for run in runs] if len(runs) > 1 else [],
             parameters=self.towers.parameters,
             width=query.width,
             query_prompt=query.settings.query_prompt,
@@ -129,20 +128,18 @@ def resolve_models(
     recorder: TrainedTextsOf = unknown_training,
 ) -> list[tuple[MeasuredModel, ...]]:
     """Models of a suite file and of the command line, each with its runs."""
-    requested: list[tuple[str, tuple[str, ...], EncoderSection]] = [
-        (section.name, (section.model, *section.runs), section.encoder) for section in sections
-    ]
-    # BM25 encodes nothing, so encoder settings do not apply to it.
-    requested += [
-        (name, (name,), EncoderSection() if is_bm25(name) else encoder) for name in dict.fromkeys(names)
-    ]
-    faults = list(_faults(requested))
-    if faults:
+    requested: list[tuple[str, tuple[str, ...], EncoderSection]] = []
+    for section in sections:
+        requested.append((section.name, (section.model, *section.runs), section.encoder))
+    for name in dict.fromkeys(names):
+        # BM25 encodes nothing, so encoder settings do not apply to it.
+        requested.append((name, (name,), EncoderSection() if is_bm25(name) else encoder))
+    if faults := list(_faults(requested)):
         raise ConfigError("; ".join(faults))
-    return [
-        tuple(MeasuredModel(name, run, overrides, loader, recorder) for run in runs)
-        for name, runs, overrides in requested
-    ]
+    models = []
+    for name, runs, overrides in requested:
+        models.append(tuple(MeasuredModel(name, run, overrides, loader, recorder) for run in runs))
+    return models
 
 
 def _faults(requested: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iterator[str]:
@@ -167,15 +164,11 @@ def _faults(requested: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> I
                     "once: counted twice, it narrows the interval"
                 )
             if is_bm25(run):
-                yield from _stemmer_faults(run)
-
-
-def _stemmer_faults(run: str) -> Iterator[str]:
-    """Check early what BM25 would otherwise report only at its turn."""
-    try:
-        analyser_of(_stemmer(run))
-    except AdiabatError as fault:
-        yield f"{run}: {fault}"
+                # BM25 itself would report an unknown stemmer only at its turn.
+                try:
+                    analyser_of(_stemmer(run))
+                except AdiabatError as fault:
+                    yield f"{run}: {fault}"
 
 
 DIGITS = 12
@@ -284,16 +277,16 @@ class CorpusStores:
 
     def bm25(self, corpus: TaskCorpus, *, stemmer: str | None) -> BM25System:
         """BM25 over a corpus: from its stored index, or built and stored now."""
-        with without_skip_warnings():
-            known = [(document.doc_id, text_id(document.text)) for document in corpus.documents()]
 
         def read() -> Iterator[Document]:
             with without_skip_warnings():
                 yield from corpus.documents()
 
-        return BM25System(
-            self._index(corpus, stemmer), [doc_id for doc_id, _ in known], [text for _, text in known], read
-        )
+        doc_ids, text_ids = [], []
+        for document in read():
+            doc_ids.append(document.doc_id)
+            text_ids.append(text_id(document.text))
+        return BM25System(self._index(corpus, stemmer), doc_ids, text_ids, read)
 
     def _index(self, corpus: TaskCorpus, stemmer: str | None) -> BM25Index:
         path = self._place(corpus) / (f"bm25-{stemmer}" if stemmer else "bm25")

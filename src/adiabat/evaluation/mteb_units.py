@@ -5,7 +5,7 @@ Units are accepted only if their value reproduces mteb's score.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,11 +70,8 @@ class Subset:
     def data(self) -> Any:
         """Data of the subset and split."""
         data = self.task.dataset
-        return (
-            data[self.split]
-            if self.subset == "default" and "default" not in data
-            else data[self.subset][self.split]
-        )
+        has_subsets = self.subset != "default" or "default" in data
+        return data[self.subset][self.split] if has_subsets else data[self.split]
 
 
 def unit_scores(subsets: Sequence[Subset]) -> TaskScores | None:
@@ -82,34 +79,30 @@ def unit_scores(subsets: Sequence[Subset]) -> TaskScores | None:
 
     None if mteb stores too little, or if the units do not reproduce its score.
     """
-    scores = [_units_of(subset) for subset in subsets]
-    pairs = zip(subsets, scores, strict=True)
-    agreeing = [
-        each
-        for subset, each in pairs
-        if each and abs(value_of(each.samples[0])[0] - subset.score) <= AGREEMENT
-    ]
-    if len(agreeing) < len(subsets):
-        return None
-    return agreeing[0] if len(subsets) == 1 else _joined(subsets, agreeing)
+    scores = []
+    for subset in subsets:
+        units = _units_of(subset)
+        if units is None or abs(value_of(units.samples[0])[0] - subset.score) > AGREEMENT:
+            return None
+        scores.append(units)
+    return scores[0] if len(scores) == 1 else _joined(subsets, scores)
 
 
 def _joined(subsets: Sequence[Subset], scores: Sequence[TaskScores]) -> TaskScores:
-    groups = np.repeat(np.arange(len(scores)), [len(each.units) for each in scores])
+    """One task whose groups are the data sets."""
     samples = [each.samples[0] for each in scores]
     references = [sample.reference for sample in samples if sample.reference is not None]
     sample = replace(
         samples[0],
         values=np.concatenate([sample.values for sample in samples]),
         reference=np.concatenate(references) if references else None,
-        groups=groups,
+        groups=np.repeat(np.arange(len(scores)), [len(each.units) for each in scores]),
     )
-    ids = [
-        f"{subset.subset}/{subset.split}/{unit}"
-        for subset, each in zip(subsets, scores, strict=True)
-        for unit in each.units
-    ]
-    texts = [text for each in scores for text in each.texts]
+    ids: list[str] = []
+    texts: list[str] = []
+    for subset, each in zip(subsets, scores, strict=True):
+        ids += [f"{subset.subset}/{subset.split}/{unit}" for unit in each.units]
+        texts += each.texts
     return scored(scores[0].unit, ids, sample, texts, max(each.documents for each in scores))
 
 
@@ -125,7 +118,7 @@ def _units_of(subset: Subset) -> TaskScores | None:
     from mteb import abstasks
     from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
 
-    kinds = {
+    kinds: Mapping[Any, Callable[[Subset], TaskScores | None]] = {
         abstasks.AbsTaskRetrieval: _queries,
         abstasks.AbsTaskSTS: _graded_pairs,
         abstasks.AbsTaskPairClassification: _labelled_pairs,
@@ -133,8 +126,10 @@ def _units_of(subset: Subset) -> TaskScores | None:
         abstasks.AbsTaskBitextMining: _sentences,
         AbsTaskClusteringLegacy: _sets,
     }
-    read = next((read for kind, read in kinds.items() if isinstance(subset.task, kind)), None)
-    return None if read is None or subset.predicted is None else read(subset)
+    for kind, read in kinds.items():
+        if isinstance(subset.task, kind) and subset.predicted is not None:
+            return read(subset)
+    return None
 
 
 def _queries(subset: Subset) -> TaskScores | None:
@@ -149,28 +144,21 @@ def _queries(subset: Subset) -> TaskScores | None:
     values = ranking_measures(run, qrels, [measure])[measure]
     text_of = dict(zip(data["queries"]["id"], data["queries"]["text"], strict=True))
     texts = [str(text_of[query]) for query in qrels]
-    return scored(
-        "query",
-        list(qrels),
-        ranking_sample(measure, values, subset.similarity),
-        texts,
-        len(data["corpus"]),
-    )
+    sample = ranking_sample(measure, values, subset.similarity)
+    return scored("query", list(qrels), sample, texts, len(data["corpus"]))
 
 
 def _mteb_ranking(task: Any, query: str, scores: Mapping[str, float]) -> dict[str, float]:
     """The ranking as mteb judges it: of equal scores the later id comes first, and documents that the task
     leaves out are gone.
     """
-    ranked = {
-        doc_id: score
-        for doc_id, score in scores.items()
-        if not (task.ignore_identical_ids and doc_id == query)
-    }
+    ranked = dict(scores)
+    if task.ignore_identical_ids:
+        ranked.pop(query, None)
     if task.skip_first_result and ranked:
-        ranked.pop(max(ranked, key=lambda doc_id: ranked[doc_id]))
-    order = sorted(ranked, key=lambda doc_id: (ranked[doc_id], doc_id))
-    return {doc_id: float(position) for position, doc_id in enumerate(order)}
+        ranked.pop(max(ranked, key=ranked.__getitem__))
+    order = sorted((score, doc_id) for doc_id, score in ranked.items())
+    return {doc_id: float(position) for position, (_, doc_id) in enumerate(order)}
 
 
 def _graded_pairs(subset: Subset) -> TaskScores | None:
@@ -180,13 +168,10 @@ def _graded_pairs(subset: Subset) -> TaskScores | None:
         return None
     key, similarity, _ = SCORES[by]
     # mteb stores negated distances for STS.
-    values, reference = (
-        np.asarray(subset.predicted[key], dtype=np.float64),
-        np.asarray(subset.data["score"], dtype=np.float64),
-    )
-    sample = Sample(
-        "Spearman", values, similarity or subset.similarity, reference, "spearman", bounds=CORRELATION
-    )
+    values = np.asarray(subset.predicted[key], dtype=np.float64)
+    reference = np.asarray(subset.data["score"], dtype=np.float64)
+    similarity = similarity or subset.similarity
+    sample = Sample("Spearman", values, similarity, reference, "spearman", bounds=CORRELATION)
     return scored("pair", _numbers(len(values)), sample, _pairs(subset.data, *subset.task.column_names))
 
 
@@ -198,10 +183,9 @@ def _labelled_pairs(subset: Subset) -> TaskScores | None:
     if not subset.measure.endswith("_ap") or by not in (*SCORES, "max"):
         return None
     samples = {name: _average_precision(subset, name, labels) for name in SCORES}
+    best = max(samples.values(), key=lambda sample: value_of(sample)[0])
     # The best similarity may differ between models, so it must not be part of the key.
-    samples["max"] = replace(
-        max(samples.values(), key=lambda sample: value_of(sample)[0]), similarity="best of all"
-    )
+    samples["max"] = replace(best, similarity="best of all")
     texts = _pairs(data, subset.task.input1_column_name, subset.task.input2_column_name)
     return scored("pair", _numbers(len(labels)), samples[by], texts)
 
@@ -209,14 +193,8 @@ def _labelled_pairs(subset: Subset) -> TaskScores | None:
 def _average_precision(subset: Subset, by: str, labels: Values) -> Sample:
     key, similarity, sign = SCORES[by]
     values = sign * np.asarray(subset.predicted[key], dtype=np.float64)
-    return Sample(
-        "average precision",
-        values,
-        similarity or subset.similarity,
-        labels,
-        "average precision",
-        bounds=SHARE,
-    )
+    name, similarity = "average precision", similarity or subset.similarity
+    return Sample(name, values, similarity, labels, "average precision", bounds=SHARE)
 
 
 def _labelled_texts(subset: Subset) -> TaskScores | None:
@@ -228,11 +206,9 @@ def _labelled_texts(subset: Subset) -> TaskScores | None:
         return None
     labels = np.asarray(data[task.label_column_name])
     values = np.mean([np.asarray(predicted) == labels for predicted in subset.predicted], axis=0)
-    texts = (
-        [str(text) for text in data[task.input_column_name]]
-        if isinstance(task.input_column_name, str)
-        else ()
-    )
+    # Some tasks name several columns, or one of other things than texts.
+    column = task.input_column_name
+    texts = list(map(str, data[column])) if isinstance(column, str) else ()
     return scored("text", _numbers(len(labels)), Sample("accuracy", values, bounds=SHARE), texts)
 
 
@@ -244,13 +220,12 @@ def _sentences(subset: Subset) -> TaskScores | None:
     """
     if subset.measure not in ("accuracy", "f1") or "gold" in subset.data:
         return None
-    chosen = np.array(
-        [answer["corpus_id"] for answer in next(iter(subset.predicted.values()))], dtype=np.int64
-    )
+    columns, answers = next(iter(subset.predicted.items()))
+    chosen = np.array([answer["corpus_id"] for answer in answers], dtype=np.int64)
     values = (chosen == np.arange(len(chosen))).astype(np.float64)
     if subset.measure == "f1":
         values *= 2 / (1 + np.bincount(chosen, minlength=len(chosen)))
-    texts = _pairs(subset.data, *next(iter(subset.predicted)).split("-"))
+    texts = _pairs(subset.data, *columns.split("-"))
     sample = Sample(subset.measure.replace("f1", "F1"), values, subset.similarity, bounds=SHARE)
     return scored("sentence", _numbers(len(chosen)), sample, texts)
 
@@ -264,13 +239,12 @@ def _sets(subset: Subset) -> TaskScores | None:
 
 
 def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
+    return list(map(str, range(count)))
 
 
 def _pairs(data: Any, first_column: Any, second_column: Any) -> list[str]:
     """Both texts of each pair on two lines; empty if a column does not hold texts."""
     if not (isinstance(first_column, str) and isinstance(second_column, str)):
         return []
-    return [
-        f"{first}\n{second}" for first, second in zip(data[first_column], data[second_column], strict=True)
-    ]
+    pairs = zip(data[first_column], data[second_column], strict=True)
+    return [f"{first}\n{second}" for first, second in pairs]

@@ -4,7 +4,6 @@ candidates.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -64,21 +63,18 @@ def score_retrieval(
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
     clusters = query_clusters(plan.examples, settings.cluster)
     standings = [plan.standings(ranker, watch, removed) for ranker in rankers]
-    samples = [
-        sample
-        for ranker, ranks in zip(rankers, standings, strict=True)
-        for sample in _samples(plan, ranks, ranker.similarity)
-    ]
-    samples = [replace(sample, clusters=clusters) for sample in samples]
-    above, out = standings[0].above, 0 if removed is None else removed.size
+    samples: list[Sample] = []
+    for ranker, ranks in zip(rankers, standings, strict=True):
+        samples += _samples(plan, ranks, ranker.similarity)
+    above = standings[0].above
     return TaskScores(
         task=examples.name,
         kind="triplets" if plan.listed else "retrieval",
         unit="query",
         units=list(plan.examples.query_ids),
-        samples=samples,
+        samples=[replace(sample, clusters=clusters) for sample in samples],
         texts=list(plan.examples.queries),
-        documents=system.documents.count - out,
+        documents=system.documents.count - (0 if removed is None else removed.size),
         notes=(*examples.notes, *plan.notes, *notes),
         facts={} if above is None else {ABOVE: int(above.sum())},
         trained=query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
@@ -110,15 +106,14 @@ class _Plan:
         return self.left_out is None
 
     def standings(self, ranker: Ranker, watch: Watch, removed: Int[np.ndarray, " r"] | None) -> PositiveRanks:
-        if self.left_out is None:
-            ranks = rank_in_lists(ranker, self.examples, watch)
+        examples, left_out = self.examples, self.left_out
+        if left_out is None:
+            ranks = rank_in_lists(ranker, examples, watch)
         else:
-            ranks = rank_in_store(
-                ranker, self.examples, self.left_out, watch, judged=self.judged, removed=removed
-            )
+            ranks = rank_in_store(ranker, examples, left_out, watch, judged=self.judged, removed=removed)
         if not ranks.counts.pairs.any():
             raise DataError(
-                f"{self.examples.name}: the corpus must hold documents beside the positives "
+                f"{examples.name}: the corpus must hold documents beside the positives "
                 f"of a query, got {ranker.count} in all; "
                 "name a larger one"
             )
@@ -130,42 +125,30 @@ def _planned(
 ) -> _Plan:
     """Choose by the settings and the data."""
     require_report(settings.report)
-    listing, queries = int((examples.negatives.lengths > 0).sum()), len(examples)
+    has_negatives = examples.negatives.lengths > 0
+    listing, queries = int(has_negatives.sum()), len(examples)
     if settings.negatives == "listed" and not listing:
         raise DataError(
             f"{examples.name}: measure.negatives must be store or auto where no "
             "query lists negatives, got listed; "
             "set measure.negatives = store"
         )
+    is_auto = settings.negatives == "auto"
     # Judged documents are no candidates, and a few queries with negatives must not decide for all.
-    lists = not examples.is_judged and 2 * listing >= queries and listing
-    if settings.negatives == "listed" or (settings.negatives == "auto" and lists):
-        note = (
-            f"{queries - listing:,} of {queries:,} queries list no negatives and "
-            f"were left out, {listing:,} are measured"
-        )
-        notes = [*([note] if listing < queries else []), "positives are compared with listed negatives"]
-        examples = examples.take(np.flatnonzero(examples.negatives.lengths > 0))
-        constant = same_in_any_order(
-            settings.report, int((examples.positives.lengths + examples.negatives.lengths).max())
-        )
-        if constant:
-            notes.append(
-                f"{', '.join(constant)} cannot change among so few listed candidates and "
-                f"{'is' if len(constant) == 1 else 'are'} left out"
-            )
-        return _Plan(examples, None, 0, notes, [name for name in settings.report if name not in constant])
+    most_list = not examples.is_judged and 0 < queries <= 2 * listing
+    if settings.negatives == "listed" or (is_auto and most_list):
+        return _planned_in_lists(examples.take(np.flatnonzero(has_negatives)), queries, settings.report)
     depth = max(settings.depth, largest_cutoff(settings.report))
-    notes = [
+    notes = []
+    if is_auto and listing and not examples.is_judged:
+        notes.append(
+            f"only {listing:,} of {queries:,} queries list negatives, too few to measure "
+            f"with: all {queries:,} are measured without them"
+        )
+    notes.append(
         "positives are compared with all other documents of the corpus; "
         f"rank measures look at the first {depth}"
-    ]
-    if settings.negatives == "auto" and listing and not examples.is_judged:
-        notes.insert(
-            0,
-            f"only {listing:,} of {queries:,} queries list negatives, too few to measure "
-            f"with: all {queries:,} are measured without them",
-        )
+    )
     identical = identical_documents(
         documents, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id
     )
@@ -173,6 +156,20 @@ def _planned(
         watch.note(f"{examples.name}: {note}")
     judged = need_judged_ranks(settings.report)
     return _Plan(examples, identical.rows, depth, [*notes, *identical.notes], settings.report, judged)
+
+
+def _planned_in_lists(listing: AddressedSet, queries: int, report: Sequence[str]) -> _Plan:
+    """The queries that list negatives, and the measures that can differ on so few documents."""
+    notes = []
+    if len(listing) < queries:
+        lacking = f"{queries - len(listing):,} of {queries:,} queries list no negatives"
+        notes.append(f"{lacking} and were left out, {len(listing):,} are measured")
+    notes.append("positives are compared with listed negatives")
+    longest = int((listing.positives.lengths + listing.negatives.lengths).max())
+    constant = same_in_any_order(report, longest)
+    if constant:
+        notes.append(f"left out, since so few listed candidates cannot change it: {', '.join(constant)}")
+    return _Plan(listing, None, 0, notes, [name for name in report if name not in constant])
 
 
 def _rankers(
@@ -236,11 +233,10 @@ def query_clusters(examples: AddressedSet, cluster: str) -> Clusters | None:
     equal = Ragged(texts, np.arange(len(examples) + 1))
     if cluster == "documents" or examples.clusters is None:
         return Clusters(connected(examples.positives, equal))
-    further, empty = (
-        Clusters(connected(examples.clusters, equal, examples.positives)),
-        int((examples.clusters.lengths == 0).sum()),
-    )
-    column = f'the column "{cluster}"' + (f" (without a value in {empty:,} rows)" if empty else "")
+    column = f'the column "{cluster}"'
+    if empty := np.count_nonzero(examples.clusters.lengths == 0):
+        column = f"{column} (without a value in {empty:,} rows)"
+    further = Clusters(connected(examples.clusters, equal, examples.positives))
     if further.drawn:
         return Clusters(further.numbers, f"{column} and {BY_DOCUMENTS}")
     return Clusters(connected(examples.clusters, equal), column)
@@ -249,8 +245,11 @@ def query_clusters(examples: AddressedSet, cluster: str) -> Clusters | None:
 def require_clusters(examples: ExampleSet, *, source: str) -> None:
     """Refuse a column whose values make one cluster of all queries."""
     rows = list(dict.fromkeys(example.clusters for example in examples.examples))
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(chain.from_iterable(rows)))}
-    if connected(Ragged.of([numbers[value] for value in values] for values in rows)).any():
+    number_of: dict[str, int] = {}
+    numbers = []
+    for values in rows:
+        numbers.append([number_of.setdefault(value, len(number_of)) for value in values])
+    if connected(Ragged.of(numbers)).any():
         return
     got = (
         "lists that connect all rows" if len(rows) > 1 else f"{', '.join(rows[0]) or 'nothing'} in every row"
@@ -270,17 +269,10 @@ def query_overlap(
     documents = store.texts(rows) if store.has_texts else store.doc_ids(rows)
     known = record.holds_documents(documents, are_texts=store.has_texts)
     lengths = examples.positives.lengths
-    owners = np.repeat(np.arange(len(examples)), lengths)
-    counts = (
-        None
-        if known is None
-        else np.bincount(owners, weights=known[number_of], minlength=len(examples)).astype(np.int64)
-    )
+    counts = None
+    if known is not None:
+        owners = np.repeat(np.arange(len(examples)), lengths)
+        counts = np.bincount(owners, weights=known[number_of], minlength=len(examples)).astype(np.int64)
+    queries = record.holds_queries(examples.queries)
     near = record.nearly_holds_queries(examples.queries)
-    return TrainingOverlap(
-        record.holds_queries(examples.queries),
-        np.asarray(lengths, dtype=np.int64),
-        counts,
-        record.unknown,
-        near,
-    )
+    return TrainingOverlap(queries, lengths, counts, record.unknown, near)

@@ -40,16 +40,12 @@ def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
 
 def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]:
     """A note on the similarity, unless it is plain cosine."""
-    used, stated = IN_WORDS[chosen[0]], IN_WORDS[model.similarity]
     if model.unit and len(chosen) == 1:
         return [UNIT_LENGTH]
-    if used != stated:
-        return [f"the main measure compares by {used}; the similarity that {model.name} states is {stated}"]
-    return (
-        []
-        if used == "cosine"
-        else [f"the main measure compares by {used}, the similarity that the model states"]
-    )
+    used, stated = IN_WORDS[chosen[0]], IN_WORDS[model.similarity]
+    if used == stated == "cosine":
+        return []
+    return [f"the main measure compares by {used}; the similarity that {model.name} states is {stated}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,8 @@ class BM25System:
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
         """Rows of documents by text."""
-        return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
+        rows = {text: self._row_of_text.get(text_id(text)) for text in texts}
+        return {text: row for text, row in rows.items() if row is not None}
 
 
 def refuse_unused_stores(stores: Sequence[Store], used: Sequence[Store], *, argument: str = STORES) -> None:
@@ -147,11 +144,13 @@ def refuse_unused_stores(stores: Sequence[Store], used: Sequence[Store], *, argu
 
 def store_inputs(store: Store, before: System | None) -> dict[str, str]:
     """Paths and checksums of the stores, for a result."""
-    stores = (
-        {"": store} if before is None or before.store is store else {"": store, "baseline_": before.store}
-    )
-    inputs = {f"{prefix}store": str(store.path) for prefix, store in stores.items()}
-    return {**inputs, **{f"{prefix}store_sha256": store.manifest.sha256 for prefix, store in stores.items()}}
+    stores = {"store": store}
+    if before is not None and before.store is not store:
+        stores["baseline_store"] = before.store
+    inputs = {name: str(opened.path) for name, opened in stores.items()}
+    for name, opened in stores.items():
+        inputs[f"{name}_sha256"] = opened.manifest.sha256
+    return inputs
 
 
 def baseline_system(
@@ -168,31 +167,21 @@ def baseline_system(
     differences = store.differences(fingerprint)
     if not differences:
         return System(baseline, store)
-    fitting = [other for other in others if not other.differences(fingerprint)]
-    for other in fitting:
-        if other.same_documents(store):
+    faults = []
+    for other in others:
+        if other.differences(fingerprint):
+            faults.append(f"{other.path} of another encoder")
+        elif other.same_documents(store):
             return System(baseline, other)
-    requirement = (
-        f"the documents of {store.path} must be stored by the baseline {baseline.name} "
-        "too, whose document tower is another"
-    )
-    needed: object = ["DIR"] if argument == STORES else "DIR"
+        else:
+            faults.append(f"{other.path} with other documents, or in another order")
     embedding = call_of("embed", written(baseline.name), positional("corpus"), out="DIR")
-    if not others:
-        raise StoreError(
-            f"{requirement} ({'; '.join(differences)}), got none of its stores; "
-            f"embed the same corpus by {embedding} and add {option(argument, needed)}"
-        )
-    faults = [_misfit(other, store, other in fitting, baseline) for other in others]
-    raise StoreError(f"{requirement}, got {'; '.join(faults)}; embed the same corpus by {embedding}")
-
-
-def _misfit(other: Store, store: Store, fits: bool, baseline: DualEncoder) -> str:
-    if not fits:
-        return f"{other.path} of another encoder than {baseline.name}"
-    if other.count != store.count:
-        return f"{other.path} with {other.count:,} documents, not {store.count:,}"
-    return f"{other.path} with other documents, or in another order"
+    needed: object = ["DIR"] if argument == STORES else "DIR"
+    raise StoreError(
+        f"the documents of {store.path} must be stored by the baseline {baseline.name} too, whose document "
+        f"tower is another ({'; '.join(differences)}), got {'; '.join(faults) or 'none of its stores'}; "
+        f"embed the same corpus by {embedding} and add {option(argument, needed)}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +205,11 @@ def identical_documents(
     """Find documents that are queries themselves, by id and text (`is_own_document`), or only by id with
     ``drop = true``.
     """
-    ids = documents.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
-    shared = np.array(
-        [row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())],
-        dtype=np.int64,
-    )
+    shared = np.full(len(queries), -1, dtype=np.int64)
+    if drop is not False:
+        for query, row in enumerate(documents.rows(query_ids).tolist()):
+            if row >= 0 and row not in positives[query]:
+                shared[query] = row
     rows = shared if drop is True else _of_equal_text(documents, queries, shared)
     left_out, others = int((rows >= 0).sum()), int(((shared >= 0) & (rows < 0)).sum())
     notes = []
@@ -228,12 +217,10 @@ def identical_documents(
         by = "id" if drop is True else "id and text"
         notes.append(f"{_documents(left_out)} left out of the ranking of the query that has the same {by}")
     if others:
-        why = (
-            "another text" if documents.has_texts else "a text that is not known, since the store keeps none"
-        )
-        advice = "drop_same_id = true leaves documents out by their id alone"
+        text = "another text" if documents.has_texts else "a text that the store does not keep"
         notes.append(
-            f"{_documents(others)} with the id of a query and {why}, ranked like all others; {advice}"
+            f"{_documents(others)} with the id of a query and {text}, ranked like all others; "
+            "drop_same_id = true leaves documents out by their id alone"
         )
     return IdenticalDocuments(Ragged.of([row] if row >= 0 else [] for row in rows.tolist()), notes)
 
