@@ -388,9 +388,9 @@ def test_values_that_cannot_be_measured_are_refused(bad, message):
     [
         ({"measure": "RR"}, "measure must be 'AP' for both models, got 'RR'"),
         ({"lower_is_better": True}, "lower_is_better must be False for both models"),
-        ({"reference": np.array([1.0, 3.0])}, "AP reference must be the same for both models"),
-        ({"reference": None}, "AP reference must be the same for both models"),
-        ({"groups": np.array([0, 1])}, "AP groups must be the same for both models"),
+        ({"reference": np.array([1.0, 3.0])}, "AP reference and groups must be the same for both models"),
+        ({"reference": None}, "AP reference and groups must be the same for both models"),
+        ({"groups": np.array([0, 1])}, "AP reference and groups must be the same for both models"),
     ],
 )
 def test_models_that_were_not_measured_alike_are_refused(other, message):

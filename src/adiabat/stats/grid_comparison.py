@@ -17,8 +17,10 @@ the cell alone, without a correction: "not worse in all cells" needs every one o
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -79,16 +81,16 @@ def compare_grids(
     baseline = cell_values(before)
     evidence = _evidence(after, before, margin, _changed(after, before, choice, seed, resamples), known)
     verdicts = [[judge(cell).word for cell in row] for row in evidence]
-    counts = {word: sum(row.count(word) for row in verdicts) for word in ("better", "worse", "not worse")}
-    rows = zip(baseline.tolist(), values.tolist(), strict=True)
+    counts = Counter(chain.from_iterable(verdicts))
+    improvements = []
+    for before_row, after_row in zip(baseline.tolist(), values.tolist(), strict=True):
+        pairs = zip(before_row, after_row, strict=True)
+        improvements.append([improvement(b, a, lower_is_better=after.lower_is_better) for b, a in pairs])
     improved_z, worsened_z = (None, None) if set(known) & set(VOID) else _counts_by_z(after, before)
     return replace(
         result,
         before=baseline.tolist(),
-        improvement=[
-            [improvement(b, a, lower_is_better=after.lower_is_better) for b, a in zip(*row, strict=True)]
-            for row in rows
-        ],
+        improvement=improvements,
         verdicts=verdicts,
         improved=counts["better"],
         worsened=counts["worse"],
@@ -108,18 +110,16 @@ def _evidence(
 ) -> list[list[Evidence]]:
     """Evidence of each cell; changes that are shown hold among all cells."""
     values, baseline, bounds = cell_values(after), cell_values(before), _loss_bounds(after, before, margin)
-    rows: list[list[Evidence]] = [[] for _ in range(len(values))]
-    for row, column in np.ndindex(values.shape):
-        limit = margin.in_unit(float(baseline[row, column]))
-        is_better = bool(values[row, column] < baseline[row, column]) == after.lower_is_better
-        word: Shown = "better" if is_better else "worse"
-        cell = Evidence(
-            shown=word if changed[row, column] else None,
-            loss_excluded=None if limit is None else bool(bounds[row, column] < limit),
-            units=after.values.shape[-1],
-            known=known,
-        )
-        rows[row].append(cell)
+    rows: list[list[Evidence]] = [[] for _ in values]
+    for cell in np.ndindex(values.shape):
+        limit = margin.in_unit(float(baseline[cell]))
+        shown: Shown | None = None
+        if changed[cell]:
+            has_fallen = bool(values[cell] < baseline[cell])
+            shown = "better" if has_fallen == after.lower_is_better else "worse"
+        excluded = None if limit is None else bool(bounds[cell] < limit)
+        evidence = Evidence(shown=shown, loss_excluded=excluded, units=after.values.shape[-1], known=known)
+        rows[cell[0]].append(evidence)
     return rows
 
 
@@ -186,15 +186,12 @@ def _loss_bounds(after: GridSample, before: GridSample, margin: Margin) -> Float
     bound = student_quantile(CONFIDENCE, count - 1) * error - sign * (cell_values(after) - baseline)
     lost = (gains < -NOTICED * np.abs(gains).max(axis=-1, keepdims=True)).sum(axis=-1)
     room = (1 - before.values if after.lower_is_better else before.values).max(axis=-1)
-    unseen = [
-        Units(after.lower_is_better, SHARE, count, (Group(float(count), (1.0,) * losses, most),)).unseen(
-            value
-        )
-        for losses, value, most in zip(
-            lost.ravel().tolist(), baseline.ravel().tolist(), room.ravel().tolist(), strict=True
-        )
-    ]
-    return np.asarray(np.maximum(bound, np.reshape(unseen, baseline.shape)))
+    unseen = np.empty(baseline.shape)
+    for cell in np.ndindex(baseline.shape):
+        group = Group(float(count), (1.0,) * int(lost[cell]), float(room[cell]))
+        units = Units(after.lower_is_better, SHARE, count, (group,))
+        unseen[cell] = units.unseen(float(baseline[cell]))
+    return np.asarray(np.maximum(bound, unseen))
 
 
 def _check_fit(after: GridSample, before: GridSample, resamples: int) -> None:

@@ -8,7 +8,7 @@ everywhere.
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
@@ -120,12 +120,18 @@ def pessimistic_run(
         if any(map(math.isnan, scores.values())):
             raise ValueError(f"scores of query {query_id!r} must be numbers, got NaN")
         grades = qrels.get(query_id, {})
-        order = sorted(
-            (-score, max(grades.get(doc_id, 0), 0), doc_id in grades, doc_id)
-            for doc_id, score in scores.items()
-        )
-        ranked[query_id] = {doc_id: float(len(order) - rank) for rank, (*_, doc_id) in enumerate(order)}
+        order = []
+        for doc_id, score in scores.items():
+            relevance = max(grades.get(doc_id, 0), 0)
+            order.append((-score, relevance, doc_id in grades, doc_id))
+        ranked[query_id] = _by_rank(doc_id for *_, doc_id in sorted(order))
     return ranked
+
+
+def _by_rank(doc_ids: Iterable[str]) -> dict[str, float]:
+    """Scores that rank documents in this order."""
+    ordered = list(doc_ids)
+    return dict(zip(ordered, np.arange(len(ordered), 0.0, -1.0).tolist(), strict=True))
 
 
 def trec_eval_run(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -137,7 +143,7 @@ def trec_eval_run(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
     ranked: dict[str, dict[str, float]] = {}
     for query_id, scores in run.items():
         order = sorted(zip(_in_32_bits(scores), scores, strict=True), reverse=True)
-        ranked[query_id] = {doc_id: float(len(order) - rank) for rank, (_, doc_id) in enumerate(order)}
+        ranked[query_id] = _by_rank(doc_id for _, doc_id in order)
     return ranked
 
 
@@ -182,16 +188,13 @@ def ranking_measures(
     Reference:
         MacAvaney et al. 2022 (ir-measures).
     """
-    judged = {
-        query_id: {doc_id: int(grade) for doc_id, grade in grades.items()}
-        for query_id, grades in qrels.items()
-    }
+    judged = {}
+    for query_id, grades in qrels.items():
+        # Grades of other types than int abort trec_eval.
+        judged[query_id] = {doc_id: int(grade) for doc_id, grade in grades.items()}
     judged_run = {query_id: run[query_id] for query_id in judged if query_id in run}
-    return _untied_measures(
-        trec_eval_run(judged_run) if ties == "trec_eval" else pessimistic_run(judged_run, judged),
-        judged,
-        measures,
-    )
+    untied = trec_eval_run(judged_run) if ties == "trec_eval" else pessimistic_run(judged_run, judged)
+    return _untied_measures(untied, judged, measures)
 
 
 def _untied_measures(
@@ -222,17 +225,16 @@ def _judged(
     """
     remaining = list(measures)
     for provider in _providers():
-        known, remaining = (
-            [measure for measure in remaining if provider.supports(measure)],
-            [measure for measure in remaining if not provider.supports(measure)],
-        )
+        known = list(filter(provider.supports, remaining))
+        remaining = [measure for measure in remaining if measure not in known]
         if known:
             yield from provider.iter_calc(known, qrels, run)
 
 
 def largest_cutoff(measures: Sequence[str]) -> int:
     """The largest cutoff of the measures: 1,000 for ``nDCG@10`` and ``R@1000``, 0 if none has a cutoff."""
-    return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()), default=0)
+    cutoffs = [int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()]
+    return max(cutoffs, default=0)
 
 
 def require_report(measures: Sequence[str], *, key: str = "measure.report") -> None:
@@ -268,16 +270,12 @@ def same_in_any_order(measures: Sequence[str], longest: int) -> list[str]:
     """The measures that cannot differ between rankings of at most `longest` documents, all of them judged:
     ``R@k`` from that k on.
     """
-    sets = {
-        name: measure
-        for name, measure in _parsed(measures).items()
-        if measure.NAME in ("R", "P", "Success", "Judged")
-    }
-    return [
-        name
-        for name, measure in sets.items()
-        if measure.NAME == "Judged" or measure.params.get("cutoff", longest) >= longest
-    ]
+    constant = []
+    for name, measure in _parsed(measures).items():
+        is_complete = measure.params.get("cutoff", longest) >= longest
+        if measure.NAME == "Judged" or (measure.NAME in ("R", "P", "Success") and is_complete):
+            constant.append(name)
+    return constant
 
 
 def _providers() -> "list[Provider]":
@@ -309,9 +307,9 @@ def _told_apart(names: Sequence[str], key: str) -> "tuple[dict[str, Measure], li
                 # Its parser uses names that Python 3.12 deprecates.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 measure = ir_measures.parse_measure(name)
-            supported = _has_valid_parameters(measure) and any(
-                provider.supports(measure) for provider in _providers()
-            )
+            supported = _has_valid_parameters(measure)
+            if supported:
+                supported = any(provider.supports(measure) for provider in _providers())
         except (ValueError, NameError, TypeError, KeyError, AssertionError):
             supported = False
         if supported:
@@ -383,13 +381,12 @@ def _distinct_patterns(
         entries = ranks.offsets[queries][:, None] + np.arange(length)
         order = np.lexsort((grades.values[entries], capped[entries]), axis=1)
         entries = np.take_along_axis(entries, order, axis=1)
+        # A row is the length of the ranking, then all ranks, then all grades.
         rows = np.concatenate([retrieved[queries][:, None], capped[entries], grades.values[entries]], axis=1)
         distinct, number = np.unique(rows, axis=0, return_inverse=True)
         pattern_of[queries] = len(patterns) + number.ravel()
-        patterns += [
-            (row[0], tuple(zip(row[1 : length + 1], row[length + 1 :], strict=True)))
-            for row in distinct.tolist()
-        ]
+        for retrieved_count, *judged in distinct.tolist():
+            patterns.append((retrieved_count, tuple(zip(judged[:length], judged[length:], strict=True))))
     return patterns, pattern_of
 
 
@@ -399,18 +396,15 @@ def _judged_patterns(
     """Measures of each pattern: documents are named by their rank, and patterns of one length share one
     ranking.
     """
-    rankings = {
-        length: {str(rank): float(length - rank) for rank in range(length)}
-        for length in {length for length, _ in patterns}
-    }
-    run = {str(number): rankings[length] for number, (length, _) in enumerate(patterns)}
-    qrels = {
-        str(number): {
-            str(rank) if rank < length else f"beyond {which}": grade
-            for which, (rank, grade) in enumerate(relevant)
-        }
-        for number, (length, relevant) in enumerate(patterns)
-    }
+    rankings = {length: _by_rank(map(str, range(length))) for length, _ in patterns}
+    run, qrels = {}, {}
+    for number, (length, judged) in enumerate(patterns):
+        run[str(number)] = rankings[length]
+        grades = {}
+        for which, (rank, grade) in enumerate(judged):
+            # Absent documents share a rank, but not a name.
+            grades[str(rank) if rank < length else f"beyond {which}"] = grade
+        qrels[str(number)] = grades
     return _untied_measures(run, qrels, measures)
 
 

@@ -77,27 +77,27 @@ class Sample:
     @property
     def unit_values(self) -> Values:
         """Value of each unit of a mean; NaN for a unit without weight."""
-        return np.asarray(
-            np.divide(
-                self.values, self.weights, out=np.full(self.values.shape, np.nan), where=self.weights > 0
-            )
-        )
+        weights = self.weights
+        undefined = np.full(self.values.shape, np.nan)
+        return np.asarray(np.divide(self.values, weights, out=undefined, where=weights > 0))
 
     def judges_like(self, other: "Sample") -> bool:
         """Whether both have the same references and groups."""
-        pairs = ((self.reference, other.reference), (self.groups, other.groups))
-        return all(
-            mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs))
-            for mine, theirs in pairs
-        )
+        for mine, theirs in ((self.reference, other.reference), (self.groups, other.groups)):
+            # Most are one array, or both None.
+            if mine is not theirs and (mine is None or theirs is None or not np.array_equal(mine, theirs)):
+                return False
+        return True
 
     def take(self, rows: Int[np.ndarray, " k"]) -> "Sample":
         """The units of some rows, in that order."""
-        reference, groups = (
-            None if column is None else column[rows] for column in (self.reference, self.groups)
+        return replace(
+            self,
+            values=self.values[rows],
+            reference=_of_rows(self.reference, rows),
+            groups=_of_rows(self.groups, rows),
+            clusters=None if self.clusters is None else self.clusters.take(rows),
         )
-        clusters = None if self.clusters is None else self.clusters.take(rows)
-        return replace(self, values=self.values[rows], reference=reference, groups=groups, clusters=clusters)
 
     def summed_over(self, clusters: Clusters) -> "Sample":
         """A mean whose units are clusters: values and weights of a cluster's units are summed."""
@@ -106,9 +106,14 @@ class Sample:
                 f"{self.measure} must be a mean without groups to have clusters, "
                 f"got the statistic {self.statistic}"
             )
-        positions = clusters.positions
-        values, weights = (np.bincount(positions, weights=column) for column in (self.values, self.weights))
+        values = np.bincount(clusters.positions, weights=self.values)
+        weights = np.bincount(clusters.positions, weights=self.weights)
         return replace(self, values=values, reference=weights, clusters=None)
+
+
+def _of_rows(column: np.ndarray | None, rows: Int[np.ndarray, " k"]) -> np.ndarray | None:
+    """Some rows of a column that not all have."""
+    return None if column is None else column[rows]
 
 
 def is_discrepancy(measure: str) -> bool:
@@ -203,8 +208,13 @@ class TrainingOverlap:
 
     def take(self, rows: Int[np.ndarray, " k"]) -> "TrainingOverlap":
         """The units of some rows."""
-        documents, near = (None if column is None else column[rows] for column in (self.documents, self.near))
-        return TrainingOverlap(self.queries[rows], self.relevant[rows], documents, self.unknown, near)
+        return replace(
+            self,
+            queries=self.queries[rows],
+            relevant=self.relevant[rows],
+            documents=_of_rows(self.documents, rows),
+            near=_of_rows(self.near, rows),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +258,8 @@ class TaskScores:
     def cluster_notes(self) -> list[str]:
         """How intervals and tests treat units that are not independent."""
         clusters = self.samples[0].clusters
-        return [sentence] if clusters is not None and (sentence := clusters.sentence(self.unit)) else []
+        sentence = "" if clusters is None else clusters.sentence(self.unit)
+        return [sentence] if sentence else []
 
     def trained_on(self, model: str) -> list[TrainedOn]:
         """The record of training data of `model`, whose scores these are; empty for a model without a job."""

@@ -55,7 +55,8 @@ def two_proportion_z(errors_before: int, errors_after: int, total: int) -> float
     pooled = (errors_before + errors_after) / (2 * total)
     if pooled in (0, 1):
         return 0.0
-    return (errors_after - errors_before) / total / math.sqrt(2 * pooled * (1 - pooled) / total)
+    error = math.sqrt(2 * pooled * (1 - pooled) / total)
+    return (errors_after - errors_before) / total / error
 
 
 def sign_flip_p_values(
@@ -91,10 +92,11 @@ def sign_flip_p_values(
     few = np.count_nonzero(differences, axis=0) <= EXACT_UNITS
     p_values[few] = [_exact_p_value(column[column != 0]) for column in differences.T[few]]
     many = differences[:, ~few]
-    reached = np.zeros(many.shape[1], dtype=np.int64)
-    for exchanged in exchanges(len(many), seed=seed, flips=flips, columns=many.shape[1]) if many.size else ():
-        reached += _reaching(exchanged, many)
-    p_values[~few] = (1 + reached) / (flips + 1)
+    if many.size:
+        reached = np.zeros(many.shape[1], dtype=np.int64)
+        for exchanged in exchanges(len(many), seed=seed, flips=flips, columns=many.shape[1]):
+            reached += _reaching(exchanged, many)
+        p_values[~few] = (1 + reached) / (flips + 1)
     return p_values
 
 
@@ -130,13 +132,15 @@ def rank_exchange_p_value(
     members = members_of(groups, after.size)
     ranked = [_RankSums.of(after[units], before[units], reference[units]) for units in members]
     observed = abs(sum(ranks.difference(np.zeros((1, 3)))[0] for ranks in ranked))
+    # Three columns of sums for each group, so that one product serves all groups.
     columns = np.zeros((after.size, 3 * len(members)))
     for i, (units, ranks) in enumerate(zip(members, ranked, strict=True)):
         columns[units, 3 * i : 3 * i + 3] = ranks.moved
     reached = 0
     for exchanged in exchanges(after.size, seed=seed, flips=flips, columns=columns.shape[1]):
-        sums = exchanged @ columns
-        apart = np.abs(sum(ranks.difference(sums[:, 3 * i : 3 * i + 3]) for i, ranks in enumerate(ranked)))
+        sums = np.split(exchanged @ columns, len(members), axis=1)
+        differences = [ranks.difference(moved) for ranks, moved in zip(ranked, sums, strict=True)]
+        apart = np.abs(sum(differences))
         # Ranks that all tie have no correlation; they count as reaching the difference.
         reached += int((~(apart < observed - 1e-9)).sum())
     return (1 + reached) / (flips + 1)
@@ -157,9 +161,8 @@ def exchanges(units: int, *, seed: int, flips: int, columns: int = 1) -> Iterato
     rows = max(1, _BLOCK_CELLS // max(units, columns))
     for start in range(0, flips, rows):
         # Whole words of the generator, so that rows do not depend on blocks.
-        words = generator.integers(
-            0, 2**64, size=(min(rows, flips - start), -(-units // 64)), dtype=np.uint64
-        )
+        size = (min(rows, flips - start), math.ceil(units / 64))
+        words = generator.integers(0, 2**64, size=size, dtype=np.uint64)
         yield np.unpackbits(words.view(np.uint8), axis=1, count=units).astype(np.float64)
 
 
@@ -223,16 +226,19 @@ def benjamini_hochberg(
     if not proper.all():
         raise ValueError(f"p_values must lie between 0 and 1, got {p_values[~proper][0]}")
     ascending = np.sort(p_values)
-    ranks = np.arange(1, p_values.size + 1)
-    passing = np.flatnonzero(ascending <= rate * ranks / max(p_values.size, 1))
+    levels = rate * np.arange(1, p_values.size + 1) / max(p_values.size, 1)
+    passing = np.flatnonzero(ascending <= levels)
     if passing.size == 0:
         return np.zeros(p_values.shape, dtype=np.bool_)
     return np.asarray(p_values <= ascending[passing[-1]])
 
 
 def _exact_p_value(differences: Float[np.ndarray, " m"]) -> float:
+    """Share of all exchanges that take the sum at least as far from 0."""
+    # The bits of each number from 0 to 2^m - 1 say which units are exchanged.
     patterns = (np.arange(2**differences.size)[:, None] >> np.arange(differences.size)) & 1
-    return float(_reaching(patterns.astype(np.float64), differences[:, None])[0]) / len(patterns)
+    reached = _reaching(patterns.astype(np.float64), differences[:, None])
+    return float(reached[0]) / len(patterns)
 
 
 def _reaching(
@@ -242,7 +248,9 @@ def _reaching(
     total = differences.sum(axis=0)
     # Equal sums differ by rounding, depending on their order.
     least = np.abs(total) - 1e-12 * np.abs(differences).sum(axis=0)
-    return np.asarray((np.abs(total - 2 * (exchanged @ differences)) >= least).sum(axis=0))
+    # Exchanging the scores of a unit turns the sign of its difference.
+    sums = total - 2 * (exchanged @ differences)
+    return np.asarray((np.abs(sums) >= least).sum(axis=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,27 +268,21 @@ class _RankSums:
     spread: float
 
     @classmethod
-    def of(
-        cls,
-        after: Values,
-        before: Values,
-        reference: Values,
-    ) -> "_RankSums":
-        # Ranks scaled to -1 to 1, so that sums lose no digits.
-        after_ranks, before_ranks, reference_ranks = (
-            2 * ranks_of(values) / (after.size + 1) - 1 for values in (after, before, reference)
-        )
-        first, second = (
-            np.stack([ranks, ranks**2, ranks * reference_ranks], axis=1)
-            for ranks in (after_ranks, before_ranks)
-        )
-        return cls(
-            first.sum(axis=0),
-            second.sum(axis=0),
-            second - first,
-            after.size,
-            float((reference_ranks**2).mean()),
-        )
+    def of(cls, after: Values, before: Values, reference: Values) -> "_RankSums":
+        """The sums of a group of units, each by its similarity after and before."""
+
+        def scaled(values: Values) -> Values:
+            # Ranks scaled to -1 to 1, so that sums lose no digits.
+            return 2 * ranks_of(values) / (values.size + 1) - 1
+
+        reference_ranks = scaled(reference)
+
+        def terms(ranks: Values) -> Float[np.ndarray, "n 3"]:
+            return np.stack([ranks, ranks**2, ranks * reference_ranks], axis=1)
+
+        first, second = terms(scaled(after)), terms(scaled(before))
+        spread = float((reference_ranks**2).mean())
+        return cls(first.sum(axis=0), second.sum(axis=0), second - first, after.size, spread)
 
     def difference(self, moved: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
         return np.asarray(self._correlation(self.after + moved) - self._correlation(self.before - moved))
@@ -290,6 +292,7 @@ class _RankSums:
         mean, square, product = sums.T / self.units
         # The reference's ranks have mean 0, so the product needs no correction.
         spread = (square - mean**2) * self.spread
+        deviation = np.sqrt(np.maximum(spread, 0))
         correlations = np.full(spread.shape, np.nan)
-        np.divide(product, np.sqrt(np.maximum(spread, 0)), out=correlations, where=spread > 1e-15)
+        np.divide(product, deviation, out=correlations, where=spread > 1e-15)
         return correlations

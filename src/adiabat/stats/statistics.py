@@ -96,7 +96,8 @@ def _mean(values: Values, reference: Values, counts: Counts) -> Draws:
 def _spearman(values: Values, reference: Values, counts: Counts) -> Draws:
     # The mean of mid-ranks is (n + 1) / 2, whatever ties.
     middle = (counts.sum(axis=1, keepdims=True) + 1) / 2
-    value_ranks, reference_ranks = _ranks(values, counts) - middle, _ranks(reference, counts) - middle
+    value_ranks = _ranks(values, counts) - middle
+    reference_ranks = _ranks(reference, counts) - middle
     weighted = counts * value_ranks
     covariance = np.einsum("rn,rn->r", weighted, reference_ranks)
     variance = np.einsum("rn,rn->r", weighted, value_ranks)
@@ -108,7 +109,9 @@ def _ranks(values: Values, counts: Counts) -> Counts:
     """Mid-rank of each unit among all that were drawn, every one as often as it was."""
     _, tied = np.unique(values, return_inverse=True)
     draws = _summed(tied, counts)
-    return np.asarray((np.cumsum(draws, axis=1) - (draws - 1) / 2)[:, tied])
+    # The mean of the last d ranks up to the cumulated count, for d units that tie.
+    ranks = np.cumsum(draws, axis=1) - (draws - 1) / 2
+    return np.asarray(ranks[:, tied])
 
 
 def _average_precision(values: Values, reference: Values, counts: Counts) -> Draws:
@@ -125,23 +128,22 @@ def _v_measure(values: Values, reference: Values, counts: Counts) -> Draws:
     _, cluster = np.unique(values, return_inverse=True)
     _, label = np.unique(reference, return_inverse=True)
     _, both = np.unique(label * (cluster.max() + 1) + cluster, return_inverse=True)
-    clusters, labels, joint = (_entropy(_summed(which, counts)) for which in (cluster, label, both))
-    shared = np.maximum(clusters + labels - joint, 0)
-    homogeneity, completeness = (
-        np.divide(shared, entropy, out=np.ones(entropy.shape), where=entropy > 0)
-        for entropy in (labels, clusters)
-    )
+    clusters, labels = _entropy(_summed(cluster, counts)), _entropy(_summed(label, counts))
+    # The mutual information; rounding may take it below 0.
+    shared = np.maximum(clusters + labels - _entropy(_summed(both, counts)), 0)
+    # Labels or clusters that do not vary are all of one kind.
+    homogeneity = np.divide(shared, labels, out=np.ones(labels.shape), where=labels > 0)
+    completeness = np.divide(shared, clusters, out=np.ones(clusters.shape), where=clusters > 0)
     total = homogeneity + completeness
-    return np.asarray(
-        np.divide(2 * homogeneity * completeness, total, out=np.zeros(total.shape), where=total > 0)
-    )
+    product = 2 * homogeneity * completeness
+    return np.asarray(np.divide(product, total, out=np.zeros(total.shape), where=total > 0))
 
 
 def _entropy(draws: Float[np.ndarray, "r m"]) -> Draws:
+    """``- sum p ln p`` over the shares p of the draws."""
     shares = draws / draws.sum(axis=1, keepdims=True)
-    return np.asarray(
-        -np.einsum("rm,rm->r", shares, np.log(shares, out=np.zeros(shares.shape), where=shares > 0))
-    )
+    logarithms = np.log(shares, out=np.zeros(shares.shape), where=shares > 0)
+    return np.asarray(-np.einsum("rm,rm->r", shares, logarithms))
 
 
 def _summed(numbers: Numbers, counts: Counts) -> Float[np.ndarray, "r m"]:
@@ -160,11 +162,8 @@ def _ratio(
 
 
 def _check(sample: Sample, units: int) -> None:
-    for name, column in (
-        ("values", sample.values),
-        ("reference", sample.reference),
-        ("groups", sample.groups),
-    ):
+    columns = {"values": sample.values, "reference": sample.reference, "groups": sample.groups}
+    for name, column in columns.items():
         if column is not None and column.size != units:
             raise ValueError(f"{sample.measure} {name} must be of {units} units, got {column.size}")
 
@@ -235,8 +234,10 @@ class PairedMeasure:
     @property
     def connected(self) -> Clusters | None:
         """Clusters of the first run that has any."""
-        of_runs = (sample.clusters for sample in (*self.after, *self.before) if sample.clusters is not None)
-        return next(of_runs, None)
+        for sample in (*self.after, *self.before):
+            if sample.clusters is not None:
+                return sample.clusters
+        return None
 
     @property
     def clusters(self) -> Clusters | None:
@@ -250,9 +251,8 @@ class PairedMeasure:
         clusters = self.clusters
         if clusters is None:
             return self
-        after, before = (
-            tuple(sample.summed_over(clusters) for sample in side) for side in (self.after, self.before)
-        )
+        after = tuple(sample.summed_over(clusters) for sample in self.after)
+        before = tuple(sample.summed_over(clusters) for sample in self.before)
         return PairedMeasure(after, before)
 
     @property
@@ -266,8 +266,9 @@ class PairedMeasure:
         after, before, differences = np.split(columns, np.cumsum(self.runs), axis=1)
         if differences.size:
             return Replicates(after, before, differences[:, 0])
-        difference = _less(after.mean(axis=1), before.mean(axis=1)) if self.before else np.zeros(len(after))
-        return Replicates(after, before, difference)
+        if not self.before:
+            return Replicates(after, before, np.zeros(len(after)))
+        return Replicates(after, before, _less(after.mean(axis=1), before.mean(axis=1)))
 
 
 def _mean_of_runs(samples: Sequence[Sample]) -> Values:
@@ -283,9 +284,9 @@ def _units_apart(first: Sample, second: Sample) -> int:
         return int((first.values != second.values).sum())
     from scipy.optimize import linear_sum_assignment
 
-    (names, row), (others, column) = (
-        np.unique(sample.values, return_inverse=True) for sample in (first, second)
-    )
+    names, row = np.unique(first.values, return_inverse=True)
+    others, column = np.unique(second.values, return_inverse=True)
+    # Units that each pair of clusters has in common; the best pairing keeps the most of them.
     shared = np.zeros((names.size, others.size), dtype=np.int64)
     np.add.at(shared, (row, column), 1)
     kept = shared[linear_sum_assignment(shared, maximize=True)]
@@ -325,8 +326,8 @@ def _require_value(sample: Sample, *, units: int) -> None:
         raise ValueError(
             f"{name} must be of the same {units} units as the first measure, got {sample.values.size}"
         )
-    for column, values in (("values", sample.values), ("reference", weights)):
-        if values is not None and not np.isfinite(values).all():
+    for column, values in (("values", sample.values), ("reference", sample.weights)):
+        if not np.isfinite(values).all():
             raise ValueError(f"{name} {column} must be finite, got {values[~np.isfinite(values)][0]}")
     if weights is None and sample.statistic != "mean":
         raise ValueError(f"{name} must have a reference to take its {sample.statistic} with, got None")
@@ -346,18 +347,11 @@ def _require_same(sample: Sample, first: Sample) -> None:
             raise ValueError(
                 f"{name} must be {getattr(first, name)!r} for both models, got {getattr(sample, name)!r}"
             )
-    for name, values, first_values in (
-        ("reference", sample.reference, first.reference),
-        ("groups", sample.groups, first.groups),
-    ):
-        same = values is first_values or (
-            values is not None and first_values is not None and np.array_equal(values, first_values)
+    if not sample.judges_like(first):
+        raise ValueError(
+            f"{first.measure} reference and groups must be the same for both models, got different "
+            "ones; measure both on the same data"
         )
-        if not same:
-            raise ValueError(
-                f"{first.measure} {name} must be the same for both models, got different "
-                "ones; measure both on the same data"
-            )
 
 
 def _less(after: Values, before: Values) -> Values:
