@@ -33,6 +33,7 @@ def compare_runs(
     sides = []
     for path, is_stored in zip((first, second), stored, strict=True):
         sides.append(_stored_scores(path, left_out) if is_stored else _judged(path, judged, qrels, settings))
+    # Tasks and units in common first: which units decide depends on both sides.
     sides, notes = _in_common(sides, (first, second), settings.measure.units)
     (baseline, model), deciding = _on_deciding_units(sides)
     return compare_models(
@@ -81,6 +82,7 @@ def _stored_scores(path: Path, left_out: list[str]) -> ModelScores:
                 f"{file} must hold scores of the same state of the model as the other files in its folder, "
                 "got another; remove the older ones, or score all tasks again"
             )
+    # All files agree on the model, so any of them describes it.
     about = read[0][1]
     folders = list(map(str, runs)) if len(runs) > 1 else []
     model = SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=folders)
@@ -138,6 +140,7 @@ def scores_of_run(
     for grades in relevant.values():
         documents = [document for document, grade in grades.items() if grade > 0]
         shared.append([number_of.setdefault(document, len(number_of)) for document in documents])
+    # A run holds no texts: queries are connected by shared relevant documents alone.
     clusters = Clusters(connected(Ragged.of(shared)))
     counts = {
         "judged queries without a relevant document were left out": len(qrels) - len(relevant),
@@ -220,6 +223,7 @@ def _on_deciding_units(sides: Sequence[ModelScores]) -> tuple[list[ModelScores],
 
 
 def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
+    """Units of a task that every run of both sides has, in the order of the first."""
     runs = chain.from_iterable(side.runs for side in sides)
     unit_lists = [run[task].units for run in runs if task in run]
     shared = set.intersection(*map(set, unit_lists))
@@ -235,6 +239,7 @@ def _taken(scores: TaskScores, units: Sequence[str] | None) -> TaskScores:
     """The scores of some units, or of all."""
     if units is None:
         return scores
+    # Units of the two sides may stand in another order.
     row_of = dict(zip(scores.units, range(len(scores.units)), strict=True))
     restricted = scores.take(np.array([row_of[unit] for unit in units], dtype=np.int64))
     if dropped := len(scores.units) - len(units):

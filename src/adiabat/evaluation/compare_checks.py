@@ -31,6 +31,7 @@ def require_comparable(
 
 
 def _is_stored(path: Path) -> bool:
+    """Whether a path holds stored scores; another file is a run in the format of TREC."""
     if not path.exists():
         raise DataError(
             f"{path} must be a folder with scores, or a run in the format of "

@@ -110,6 +110,7 @@ class ByTraining:
         is_known = True
         for overlap in overlaps:
             trained |= overlap.queries
+            # Without documents, or with gaps in the record, "new" queries may be seen ones.
             if overlap.unknown or overlap.documents is None:
                 is_known = False
             else:
@@ -118,6 +119,7 @@ class ByTraining:
         known = [] if is_known else [Reason.TRAINING_UNKNOWN]
         if rest.size < min(FEWEST_UNITS, (1 - MAX_TRAINED_SHARE) * queries):
             known.append(Reason.TRAINED_ON)
+        # Where one job cannot tell, no query counts as seen: all of the rest decide, with a reason.
         seen &= is_known
         return cls(rest, rest[seen[rest]], rest[~seen[rest]], tuple(known))
 
@@ -144,6 +146,7 @@ def decide(
         known += [Reason.TRAINING_UNKNOWN] if any(overlap.unknown for overlap in overlaps) else []
         return Decision([ScoredPart("all queries", scores)], 0, tuple(known))
     queries = ByTraining.of(overlaps, len(scores[0].units))
+    # Too few queries are left: all are compared, and `judge` gives no verdict on them.
     if Reason.TRAINED_ON in queries.known:
         return Decision([ScoredPart("all queries", scores)], 0, queries.known)
     left_out = len(scores[0].units) - queries.rest.size
@@ -156,6 +159,7 @@ def decide(
         parts.insert(0, ScoredPart("new documents", _taken(scores, queries.new)))
     if queries.new.size >= FEWEST_DECISIVE:
         return Decision(parts, left_out, _near_duplicates(parts[0]))
+    # Too few new queries for a verdict: rank the others without what answered training queries.
     if others := residual(queries.rest):
         return Decision([others, *parts], left_out)
     return Decision([remaining, *parts], left_out, (Reason.SEEN_DOCUMENTS, *_near_duplicates(remaining)))
@@ -213,6 +217,7 @@ def untrained_queries(
 
 
 def _taken(scores: Sequence[TaskScores], rows: Numbers) -> list[TaskScores]:
+    """The scores of every model on some units."""
     return [task_scores.take(rows) for task_scores in scores]
 
 
@@ -231,6 +236,7 @@ def residual_collection(
     for record in filter(None, records):
         for start in range(0, store.count, _ROWS):
             rows = np.arange(start, min(start + _ROWS, store.count))
+            # Records hold hashes of texts; a store without texts is asked by its ids.
             known = record.holds_documents(
                 store.texts(rows) if store.has_texts else store.doc_ids(rows), are_texts=store.has_texts
             )
@@ -239,6 +245,7 @@ def residual_collection(
             answered[rows] |= known
     remaining = without_documents(examples.take(queries), answered)
     removed = np.flatnonzero(answered)
+    # With nothing removed, the residual collection is the whole one.
     if len(remaining) < FEWEST_DECISIVE or not 0 < removed.size <= store.count // 2:
         return None
     return remaining, removed

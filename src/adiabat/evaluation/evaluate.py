@@ -180,6 +180,7 @@ def evaluate_datasets(
         equal_towers=equal,
         baseline=baseline.name if baseline else None,
         datasets=results,
+        # Of the target, which is the first data set.
         examples=contests[0].changed_queries(deciding[0]),
         power=set_powers([part.scores for part in deciding], margin=margin) if power else [],
         settings=settings.recorded(),
@@ -195,9 +196,11 @@ def _equal_towers(
     Runs with the weights of another run say nothing about the spread of runs.
     """
     queries = [query for query, _ in prints]
+    # Fingerprints cover weights, tokenizer, prompt and limits of both towers.
     if has_baseline and prints.count(prints[0]) == len(prints):
         return [SAME_TOWER], [Reason.ONE_MODEL]
     notes = []
+    # A baseline may equal a run: that is no fault of the runs.
     for number in range(len(models) - has_baseline):
         first = queries.index(queries[number])
         if first < number:
@@ -292,6 +295,7 @@ class _Contest:
         for system, task_scores in zip(self.systems, scores, strict=True):
             for overlap in task_scores.trained_on(system.model.name):
                 overlaps.append(replace(overlap, is_proof=can_prove or not overlap.trained_queries))
+        # The parts that do not decide are shown beside the one that does.
         parts = [_part(part, self._main_change(part)) for part in others]
         if parts:
             parts.insert(0, _part(deciding, result.main_change()))
@@ -320,6 +324,7 @@ class _Contest:
         return decide(scores, partial(self._residual, examples))
 
     def _residual(self, examples: AddressedSet, queries: Int[np.ndarray, " k"]) -> ScoredPart | None:
+        """Scores without the documents that answered training queries; None if too little is left."""
         collection = residual_collection(examples, queries, self.runs[0].store, self.trained)
         if collection is None:
             return None
@@ -334,6 +339,7 @@ class _Contest:
         trained: Sequence[TrainedTexts | None],
         removed: Int[np.ndarray, " r"] | None = None,
     ) -> list[TaskScores]:
+        """Scores of each system on queries; `trained` is what the job of each trained on."""
         similarities = similarities_of(*(system.model for system in self.systems))
         return [
             score_retrieval(
@@ -356,6 +362,7 @@ class _Contest:
         return {"seed": seed, "resamples": measure.resamples, "margin": margin}
 
     def _result(self, scores: Sequence[TaskScores], known: Sequence[Reason]) -> DatasetResult:
+        """The comparison on the units that decide."""
         examples = self.dataset.examples
         return dataset_result(
             scores[: len(self.runs)],
@@ -422,8 +429,10 @@ def dataset_result(
     if grid is None:
         pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
         return replace(result, pairs=int(pooled.weights.sum()))
+    # Every similarity has grids of its own; pairs are counted once.
     by_main = [each for each in after.grids if each.similarity == after.samples[0].similarity]
     cells = by_main[0].values[..., 0].size
+    # Over several runs cells have no verdict: the number of flips says nothing.
     is_flipped = before is not None and len(runs) == 1
     grids = []
     for number in range(len(after.grids)):
@@ -453,6 +462,7 @@ def _changes(
 
 
 def _part(part: ScoredPart, change: Change) -> Part:
+    """The record of a part of the queries."""
     scores = part.scores[0]
     return Part(part.name, len(scores.units), change, above=int(scores.facts.get(ABOVE, 0)))
 
@@ -491,6 +501,7 @@ def changed_queries(
         after.store, drawn.query_ids, drawn.queries, drawn.positives, drop=settings.drop_same_id
     )
     similarity = similarities_of(after.model, before.model)[0]
+    # The baseline first, as both are shown.
     first, last = (
         search(
             system.store,

@@ -88,6 +88,7 @@ def require_suite(settings: SuiteSettings, names: Sequence[str]) -> None:
         listed += [section.model, *section.runs]
     models = [name for name in dict.fromkeys([*listed, *names]) if not is_bm25(name)]
     require_baseline(settings, [*(section.name for section in settings.models), *names])
+    # Names first, which cost nothing; reaching models may wait for the network.
     require_names(*models)
     if any(task.kind == "mteb" for task in settings.tasks):
         require_mteb()
@@ -124,6 +125,7 @@ def gathering(faults: list[str], section: Any) -> Iterator[None]:
     try:
         yield
     except AdiabatError as fault:
+        # Readers name settings of a single data set.
         message = re.sub(r"\bdata\.(blank|missing|ids|columns|split)\b", r"tasks.\1", str(fault))
         faults.append(f"{label_of(section)}: {message}")
 

@@ -41,9 +41,11 @@ def score_classification(
     from sklearn.metrics import f1_score
 
     require_separable(training, test)
+    # Labels are numbered in sorted order, which no order of rows changes.
     labels = training.distinct
     rows = _drawn(_numbers(training, labels), per_label, seed=seed)
     texts = [training.texts[row] for row in rows]
+    # One call, so that texts in both sets are embedded once.
     vectors = embed_texts(model, [*texts, *test.texts], side=side, name=name, watch=watch)
     training_labels, test_labels = _numbers(training, labels)[rows], _numbers(test, labels)
     predicted, converged = _predicted(
@@ -66,6 +68,7 @@ def score_classification(
         notes.append(f"the test has {len(present):,} of {len(labels):,} labels")
     samples = [
         Sample("accuracy", correct, bounds=SHARE),
+        # The mean over labels of the share that is right.
         Sample("balanced accuracy", correct, groups=groups, bounds=SHARE),
     ]
     units = list(map(str, range(len(test))))
@@ -128,6 +131,7 @@ def _drawn(numbers: Numbers, per_label: int | None, *, seed: int) -> Int[np.ndar
     """Training rows, in file order."""
     if per_label is None:
         return np.arange(numbers.size)
+    # One permutation for all labels: another `per_label` draws a longer or shorter part of the same.
     shuffled = np.random.default_rng(seed).permutation(numbers.size)
     rows = [shuffled[numbers[shuffled] == number][:per_label] for number in np.unique(numbers)]
     return np.sort(np.concatenate(rows))

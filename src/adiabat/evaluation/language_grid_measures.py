@@ -97,8 +97,10 @@ def grid_scores(
         query_square, document_square = np.vecdot(query, query), np.vecdot(document, document)
         faults += _vector_faults("premise", list(premises), query_square, start)
         faults += _vector_faults("hypothesis", list(hypotheses), document_square, start)
+        # Further blocks are read for their faults alone.
         if faults:
             continue
+        # One language of premises at a time bounds the memory.
         for a in range(len(premises)):
             squares = document_square * query_square[a]
             for similarity in similarities:
@@ -249,6 +251,7 @@ def pseudo_values(
     `lost` and `shares` count each comparison once for each of its two sides, so all shares add up to 2.
     """
     clusters = lost.shape[-1]
+    # To first order, without its cluster a cell has the value U - (pseudo-value - U) / (C - 1).
     level = (errors / total)[:, :, None]
     return np.asarray(level * (1 - clusters * shares) + clusters * lost / total)
 
@@ -257,6 +260,7 @@ def _cluster_sums(
     values: Int[np.ndarray, "a b r"], groups: Int[np.ndarray, " r"], clusters: int
 ) -> Int[np.ndarray, "a b c"]:
     """Sum the last axis by cluster."""
+    # Sorted by cluster, each cluster is one slice of the last axis.
     order = np.argsort(groups, kind="stable")
     present, first = np.unique(groups[order], return_index=True)
     sums = np.zeros((*values.shape[:2], clusters), dtype=np.int64)
@@ -281,7 +285,9 @@ class _Side:
 
     @classmethod
     def of(cls, rows: Int[np.ndarray, " m"], positive: Int[np.ndarray, " p"], clusters: Numbers) -> "_Side":
+        """The candidates in `rows`; an entailment pair is compared with those of other clusters."""
         asking, owners, count = clusters[positive], clusters[rows], int(clusters.max()) + 1
+        # A premise and its own sentence pairs are one cluster: they are no evidence against it.
         others = asking[:, None] != owners
         compared = np.bincount(asking, weights=others.sum(axis=1), minlength=count)
         compared += np.bincount(owners, weights=others.sum(axis=0), minlength=count)
@@ -289,6 +295,7 @@ class _Side:
 
     @property
     def total(self) -> int:
+        """Comparisons in each cell."""
         return int(self.others.sum())
 
 
@@ -357,6 +364,7 @@ def _lost(
         queries = Queries(np.asarray(vectors[positive], dtype=np.float32), similarity)
         for b, (own_vectors, block) in enumerate(documents):
             levels = exact_pairs(queries.exact, own_vectors, similarity).numpy()
+            # Compared with the score of its own hypothesis, exactly: a tie is an error.
             above = block.at_least(queries, levels)
             for (name, side), errors in zip(sides.items(), np.split(above, ends, axis=1), strict=True):
                 errors &= side.others

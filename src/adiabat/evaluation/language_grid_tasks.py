@@ -61,6 +61,7 @@ def measure_question_grid(
     """
     question_sides = [FixedPoint.of(vectors) for vectors in questions.values()]
     paragraph_sides = {language: FixedPoint.of(vectors) for language, vectors in paragraphs.items()}
+    # Paragraphs that each answer is ranked against, by language of the paragraphs.
     others = np.array([len(vectors) - 1 for vectors in paragraphs.values()])[:, None]
     samples, cells = [], []
     for similarity in similarities:
@@ -85,6 +86,7 @@ def _lost(questions: FixedPoint, paragraphs: FixedPoint, answers: Numbers, simil
     """Number of other paragraphs that score at least as high as the answer."""
     scores = exact_table(questions, paragraphs, similarity)
     own_scores = np.take_along_axis(scores, answers[:, None], axis=1)
+    # The answer reaches its own score: it is no competitor.
     return np.asarray(np.count_nonzero(scores >= own_scores, axis=1) - 1)
 
 
@@ -133,6 +135,7 @@ def score_nli_grid(
     retrieval_samples, retrieval_grids = measure_grid_retrieval(
         premises, hypothesis_vectors, grid.labels, similarities=chosen, clusters=clusters
     )
+    # Units are premises, named by the first sentence pair of each.
     first = np.unique(clusters, return_index=True)[1].tolist()
     facts, notes = _zeros({"premise": premises, "hypothesis": hypothesis_vectors})
     return TaskScores(
@@ -171,6 +174,7 @@ def score_question_grid(model: DualEncoder, grid: QuestionGridSet, *, watch: Wat
     )
     paragraph_vectors, answers = {}, {}
     for language in grid.languages:
+        # Equal paragraphs are one document, which answers the questions of all of them.
         numbers = cluster_ids(_texts(grid.paragraphs, language))
         paragraph_vectors[language] = all_vectors[language][np.unique(numbers, return_index=True)[1]]
         answers[language] = numbers[grid.answers]
@@ -236,6 +240,7 @@ def _embedded(
 
 
 def _texts(translations: Sequence[Mapping[str, str]], language: str) -> list[str]:
+    """The texts in one language, in their order."""
     return [texts[language] for texts in translations]
 
 
@@ -245,6 +250,7 @@ def _shown(texts: Mapping[str, str]) -> str:
 
 
 def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Numbers:
+    """Rows of the hypotheses in a store, by their `grid_id`; a missing one is a `DataError`."""
     ids = [grid_id(pair, language) for pair in range(len(grid))]
     rows = store.rows(ids)
     if (rows < 0).any():

@@ -143,6 +143,7 @@ def resolve_models(
 
 
 def _faults(requested: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iterator[str]:
+    """Everything that is wrong with the listed models, told at once."""
     if not requested:
         yield "at least one model must be given, got none; name it, or list it under [[models]] of the suite"
     for name, count in Counter(name for name, _, _ in requested).items():
@@ -249,6 +250,7 @@ class CorpusStores:
         """Vectors of a corpus by a model's document tower: a store that holds them, or a new one; an
         interrupted embedding resumes.
         """
+        # Stores of the user come first: they save the embedding.
         fingerprint = model.fingerprint("document")
         for path in corpus.stores:
             store = Store.open(path)
@@ -289,10 +291,12 @@ class CorpusStores:
         return BM25System(self._index(corpus, stemmer), doc_ids, text_ids, read)
 
     def _index(self, corpus: TaskCorpus, stemmer: str | None) -> BM25Index:
+        """The stored index, or a new one; two processes do not build one index."""
         path = self._place(corpus) / (f"bm25-{stemmer}" if stemmer else "bm25")
         if index := BM25Index.at_hand(path):
             return index
         make_folder(path, parents=True)
+        # Another process may have built it while this one waited.
         with sole_writer(path), without_skip_warnings():
             if index := BM25Index.at_hand(path):
                 return index
@@ -300,10 +304,12 @@ class CorpusStores:
             return build_bm25(texts, path, corpus=corpus.sha256, stemmer=stemmer)
 
     def _place(self, corpus: TaskCorpus) -> Path:
+        """Folder of all that is made of a corpus: named for people, and by its content."""
         return self.folder / f"{folder_names([corpus.name])[0]}-{corpus.sha256[:DIGITS]}"
 
     def _holds(self, model: DualEncoder, store: Store, corpus: TaskCorpus) -> bool:
         """Whether a store holds exactly the documents of a corpus."""
+        # Reading a corpus to the end takes long, so each answer is kept.
         key = (corpus.sha256, Path(store.path))
         if key not in self.matching:
             with without_skip_warnings():
@@ -325,6 +331,8 @@ def _known(model: DualEncoder, corpus: TaskCorpus, *, note: Callable[[str], None
 
 
 def _same_documents(store: Store, documents: Iterator[Document]) -> bool:
+    """Whether a store holds these documents and no other, in any order."""
+    # Blocks, since a corpus may not fit into memory. Equal counts exclude further documents.
     count = 0
     while block := list(islice(documents, BLOCK_DOCUMENTS)):
         count += len(block)

@@ -84,6 +84,7 @@ class MtebEncoder:
         return select_pairwise_similarity(embeddings1, embeddings2, self._scoring())
 
     def _scoring(self) -> "ScoringFunction":
+        """The model's similarity by mteb's name."""
         from mteb.models.model_meta import ScoringFunction
 
         names = {
@@ -119,6 +120,7 @@ def score_mteb(
         mteb = import_mteb()
         mteb_task = _task_named(mteb, task) if isinstance(task, str) else task
         _require_texts(mteb, mteb_task)
+        # Data that the caller has loaded is left loaded.
         fresh = not mteb_task.data_loaded
         if fresh:
             _load(mteb_task)
@@ -153,9 +155,11 @@ def import_mteb() -> Any:
 
 
 def _task_named(mteb: Any, name: str) -> Any:
+    """The task, or a `ConfigError` with the name that mteb takes it for."""
     try:
         return mteb.get_task(name)
     except KeyError as error:
+        # mteb suggests the nearest name in its own message.
         _, _, close = str(error.args[0]).partition("Did you mean: ")
         advice = f"did you mean {close.strip(chr(39) + '?')}?" if close else "mteb.get_tasks() lists them"
         raise ConfigError(
@@ -164,6 +168,7 @@ def _task_named(mteb: Any, name: str) -> Any:
 
 
 def _require_texts(mteb: Any, task: Any) -> None:
+    """Refuse aggregates, whose parts have units of their own, and tasks of images or sounds."""
     metadata = task.metadata
     if isinstance(task, mteb.abstasks.aggregated_task.AbsTaskAggregate):
         names = ", ".join(subtask.metadata.name for subtask in metadata.tasks)
@@ -197,6 +202,7 @@ def _hub_alone_if_it_answers() -> Iterator[None]:
     import datasets
     from huggingface_hub import constants
 
+    # Both libraries read the variable once, at import, and keep a copy.
     holders: tuple[Any, ...] = (constants, datasets.config)
     if constants.HF_HUB_OFFLINE or _answers(constants.ENDPOINT):
         yield
@@ -236,6 +242,7 @@ def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any) -> list[Subset]:
             show_progress_bar=False,
         ).task_results[0]
         path = folder / task.prediction_file_name
+        # Some kinds of tasks store no predictions.
         predicted = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     subsets = [
         Subset(
@@ -254,6 +261,7 @@ def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any) -> list[Subset]:
 
 
 def _require_numbers(subsets: Sequence[Subset]) -> None:
+    """Refuse a main score of NaN, which vectors that are all the same can have."""
     broken = [f"{subset.subset}/{subset.split}" for subset in subsets if not np.isfinite(subset.score)]
     if broken:
         raise DataError(
@@ -264,6 +272,7 @@ def _require_numbers(subsets: Sequence[Subset]) -> None:
 
 
 def _scores(subsets: Sequence[Subset], name: str, notes: Sequence[str]) -> TaskScores:
+    """Scores of units if mteb keeps enough of them, else one value for each data set."""
     measure = subsets[0].measure
     scores = unit_scores(subsets)
     if scores is None:
@@ -277,6 +286,7 @@ def _scores(subsets: Sequence[Subset], name: str, notes: Sequence[str]) -> TaskS
 
 
 def _notes(mteb: Any, task: Any) -> list[str]:
+    """What the values come from."""
     metadata = task.metadata
     source = f"{metadata.dataset.get('path', 'data of its own')}, revision {metadata.dataset.get('revision')}"
     notes = [f"by the evaluator of mteb {mteb.__version__} on {source}"]

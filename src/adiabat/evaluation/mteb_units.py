@@ -92,6 +92,7 @@ def _joined(subsets: Sequence[Subset], scores: Sequence[TaskScores]) -> TaskScor
     """One task whose groups are the data sets."""
     samples = [each.samples[0] for each in scores]
     references = [sample.reference for sample in samples if sample.reference is not None]
+    # mteb averages its data sets, as groups are averaged.
     sample = replace(
         samples[0],
         values=np.concatenate([sample.values for sample in samples]),
@@ -118,6 +119,7 @@ def _units_of(subset: Subset) -> TaskScores | None:
     from mteb import abstasks
     from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
 
+    # The first kind that fits: kinds are classes, and some inherit from others.
     kinds: Mapping[Any, Callable[[Subset], TaskScores | None]] = {
         abstasks.AbsTaskRetrieval: _queries,
         abstasks.AbsTaskSTS: _graded_pairs,
@@ -191,6 +193,7 @@ def _labelled_pairs(subset: Subset) -> TaskScores | None:
 
 
 def _average_precision(subset: Subset, by: str, labels: Values) -> Sample:
+    """The sample by one of the similarities that mteb stores."""
     key, similarity, sign = SCORES[by]
     values = sign * np.asarray(subset.predicted[key], dtype=np.float64)
     name, similarity = "average precision", similarity or subset.similarity
@@ -239,6 +242,7 @@ def _sets(subset: Subset) -> TaskScores | None:
 
 
 def _numbers(count: int) -> list[str]:
+    """Ids of units that have none."""
     return list(map(str, range(count)))
 
 

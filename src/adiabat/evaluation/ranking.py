@@ -200,6 +200,7 @@ def rank_in_store(
         removed: Ascending rows of documents that no query is ranked against, none of them judged.
     """
     queries = len(examples)
+    # Ranks of irrelevant documents matter to few measures, and cost a threshold each.
     documents, grades = examples.positives, examples.grades
     if judged and examples.is_judged:
         documents, grades = _judged(examples, left_out, ranker.count)
@@ -234,6 +235,7 @@ def rank_in_store(
         if not retrieves_all:
             reached = (levels >= ranker.min_score) & inside
             retrieved[block] = counted[:, -1] + reached.sum(axis=1)
+        # A removed document that scores as high as the best positive would have come first.
         relevant = np.zeros(inside.shape, dtype=np.bool_)
         relevant[inside] = grades.values[entries] > 0
         first = np.where(relevant, levels, -np.inf).argmax(axis=1)
@@ -281,6 +283,7 @@ def fused_ranks(
     retrieved = np.zeros(len(examples), dtype=np.int64)
     reciprocal = np.concatenate([1 / (constant + 1.0 + np.arange(ranking.shape[1])) for ranking in rankings])
     for query, listed in enumerate(np.concatenate(rankings, axis=1)):
+        # Several lists may hold a document: its shares are added.
         rows, document_of = np.unique(listed[listed >= 0], return_inverse=True)
         fused = np.bincount(document_of, weights=reciprocal[listed >= 0], minlength=len(rows))
         entries = slice(positives.offsets[query], positives.offsets[query + 1])

@@ -64,6 +64,7 @@ def score_retrieval(
     clusters = query_clusters(plan.examples, settings.cluster)
     standings = [plan.standings(ranker, watch, removed) for ranker in rankers]
     samples: list[Sample] = []
+    # The main similarity comes first, and so does its main measure.
     for ranker, ranks in zip(rankers, standings, strict=True):
         samples += _samples(plan, ranks, ranker.similarity)
     above = standings[0].above
@@ -103,9 +104,11 @@ class _Plan:
 
     @property
     def listed(self) -> bool:
+        """Whether only listed negatives are candidates."""
         return self.left_out is None
 
     def standings(self, ranker: Ranker, watch: Watch, removed: Int[np.ndarray, " r"] | None) -> PositiveRanks:
+        """Ranks by one ranker; a corpus of positives alone is a `DataError`."""
         examples, left_out = self.examples, self.left_out
         if left_out is None:
             ranks = rank_in_lists(ranker, examples, watch)
@@ -229,6 +232,7 @@ def query_clusters(examples: AddressedSet, cluster: str) -> Clusters | None:
     """
     if cluster == "none":
         return None
+    # Equal texts have equal rankings, so they are one piece of evidence.
     texts = np.unique([" ".join(folded(query)) for query in examples.queries], return_inverse=True)[1]
     equal = Ragged(texts, np.arange(len(examples) + 1))
     if cluster == "documents" or examples.clusters is None:
@@ -265,6 +269,7 @@ def query_overlap(
     """Training data of a job among the queries and relevant documents; None without a job."""
     if record is None:
         return None
+    # Each relevant document is looked up once, however many queries share it.
     rows, number_of = np.unique(examples.positives.values, return_inverse=True)
     documents = store.texts(rows) if store.has_texts else store.doc_ids(rows)
     known = record.holds_documents(documents, are_texts=store.has_texts)

@@ -94,11 +94,13 @@ def run_folder_name(name: str) -> str:
 
 
 def _digest(name: str) -> str:
+    """SHA-256 of a name, which may hold half of a surrogate pair."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str, Any]) -> None:
     """Write the scores of one model on one task, atomically."""
+    # The order of columns belongs to the format: people read these files too.
     columns: dict[str, Any] = {"unit": _strings(scores.units)}
     if scores.texts:
         columns["text"] = _strings(scores.texts)
@@ -220,6 +222,7 @@ class Scored(NamedTuple):
 
 def state_of(query: Fingerprint, document: Fingerprint, similarity: str) -> str:
     """SHA-256 of everything that decides a model's scores: weights and settings of both towers."""
+    # Names and paths decide nothing.
     decisive: list[object] = [query.to_json(), document.to_json()]
     # Cosine is left out, so that its keys stay valid.
     decisive += [] if similarity == "cosine" else [similarity]
@@ -305,6 +308,7 @@ def _is_of_evaluation(path: Path, folder: Path, *, ended: bool) -> bool:
     is_side = len(parts) == 2 and parts[0] in SIDES
     is_run = len(parts) == 3 and parts[0] == "model" and parts[1].startswith("run ")
     is_side = is_side or is_run
+    # A folder with a result is judged by its layout alone.
     if ended or not is_side:
         return is_side
     try:
@@ -324,14 +328,17 @@ def _strings(texts: Sequence[str]) -> pa.Array:
 
 
 def _name_of(sample: Sample) -> str:
+    """Column of the values of a measure."""
     return f"{sample.measure} by {sample.similarity}" if sample.similarity else sample.measure
 
 
 def _name_of_cells(cells: GridSample) -> str:
+    """Column of the values of a language grid."""
     return f"cells: {cells.comparison} by {cells.similarity}"
 
 
 def _columns_of(sample: Sample) -> dict[str, Any]:
+    """Columns of a measure: its values, and what they are aggregated by."""
     name = _name_of(sample)
     columns = {name: numbers_column(sample.values)}
     if sample.reference is not None:
@@ -343,6 +350,7 @@ def _columns_of(sample: Sample) -> dict[str, Any]:
 
 def _lists(cells: GridSample) -> pa.Array:
     """One list for each unit, row by row of the grid."""
+    # Arrow wants one run of numbers: all cells of the first unit, then of the second.
     flat = np.ascontiguousarray(cells.values.reshape(-1, cells.values.shape[-1]).T)
     return pa.FixedSizeListArray.from_arrays(numbers_column(flat.ravel()), flat.shape[1])
 
@@ -372,6 +380,7 @@ def _described(scores: TaskScores) -> dict[str, Any]:
 
 
 def _fields(values: Sample | GridSample, record: type[BaseModel]) -> dict[str, Any]:
+    """The fields that a record of metadata has."""
     return {name: getattr(values, name) for name in record.model_fields}
 
 
@@ -414,6 +423,7 @@ def _units(table: pa.Table) -> list[str]:
 
 
 def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:
+    """Training data among the units; None if the scores say nothing of a job."""
     if unknown is None:
         return None
     kinds = ("truth values", "whole numbers", "whole numbers", "truth values")
@@ -426,6 +436,7 @@ def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:
 
 
 def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:
+    """A measure from its columns and its metadata."""
     bounds = record.get("bounds")
     bare = Sample(values=np.empty(0), **{**record, "bounds": None if bounds is None else tuple(bounds)})
     name = _name_of(bare)
@@ -439,6 +450,7 @@ def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:
 
 
 def _numbers(table: pa.Table, name: str) -> Values:
+    """A column of finite numbers."""
     values = np.asarray(_filled(table, name, "numbers"), dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError(f"values of {name} that are not finite")
@@ -446,6 +458,7 @@ def _numbers(table: pa.Table, name: str) -> Values:
 
 
 def _cells(table: pa.Table, record: Mapping[str, Any]) -> GridSample:
+    """A language grid from its column of lists; the inverse of `_lists`."""
     rows, columns = tuple(record["rows"]), tuple(record["columns"])
     errors = None if record["errors"] is None else np.array(record["errors"], dtype=np.int64)
     bare = GridSample(

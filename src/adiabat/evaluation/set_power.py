@@ -96,6 +96,7 @@ def validation_power(
         )
         for model in (tuned, start)
     )
+    # A tuning that changed nothing shows no spread: it is predicted.
     changed = not np.array_equal(after.samples[0].values, before.samples[0].values)
     power = task_power(after, before) if changed else task_power(before)
     return replace(power, name=f"{validation.name}, validation")

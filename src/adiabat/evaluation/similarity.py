@@ -95,6 +95,7 @@ def _pair_scores(
     notes: Sequence[str] = (),
     documents: int = 0,
 ) -> TaskScores:
+    """Scores whose units are pairs of texts, numbered from 0."""
     units = list(map(str, range(len(pairs))))
     texts = [f"{a}\n{b}" for a, b in zip(pairs.a, pairs.b, strict=True)]
     return TaskScores(
@@ -121,6 +122,7 @@ def best_thresholds(scores: Values, together: Bool[np.ndarray, " n"]) -> dict[st
     classified as matching. The thresholds are chosen on the pairs that they are measured on; of equally good
     ones, the highest.
     """
+    # Negated, so that levels ascend from the highest similarity.
     levels, level_of = np.unique(-scores, return_inverse=True)
     hits = np.cumsum(np.bincount(level_of, weights=together))
     accepted = np.cumsum(np.bincount(level_of))
@@ -168,6 +170,7 @@ def _embedded(
     """Vectors of both texts of every pair; zero vectors are allowed with `zeros`."""
     texts = [*pairs.a, *pairs.b]
     vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
+    # A zero vector has no direction; words that a static model lacks are counted instead.
     if not zeros:
         require_directions(vectors, texts, name=name)
     return vectors[: len(pairs)], vectors[len(pairs) :]
@@ -183,6 +186,7 @@ def _correlations(vectors: tuple[Vectors, Vectors], pairs: ScoredPairs, model: D
 
 
 def _require_two_similarities(samples: Sequence[Sample], sets: Sequence[str], name: str) -> None:
+    """Refuse similarities that are all the same in a set: they have no ranks to correlate."""
     for sample in samples:
         for number, set_name in enumerate(sets):
             values = sample.values if sample.groups is None else sample.values[sample.groups == number]
@@ -237,6 +241,7 @@ def finds_translation(
     """Whether each query is closer to its own answer than to every other; equal `texts` are one answer."""
     row_of: dict[str, int] = {}
     right = np.array([row_of.setdefault(text, len(row_of)) for text in texts])
+    # Equal answers have equal vectors, so the first stands for all.
     distinct = answers[np.unique(right, return_index=True)[1]]
     blocks = []
     for start in range(0, len(distinct), block_rows):
@@ -246,6 +251,7 @@ def finds_translation(
     for start in range(0, len(queries), tile_rows):
         tile = slice(start, min(start + tile_rows, len(queries)))
         tile_queries = Queries(queries[tile], similarity, device)
+        # The similarity of each query to its own answer, which all others must stay below.
         levels = exact_pairs(tile_queries.exact, FixedPoint.of(answers[tile]), similarity).numpy()
         for block in blocks:
             beaten = block.at_least(tile_queries, levels)

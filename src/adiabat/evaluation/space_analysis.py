@@ -175,6 +175,7 @@ def _drawn(total: int, limit: int, generator: np.random.Generator) -> Numbers:
 
 
 def _require_enough(sample: SpaceSample, examples: AddressedSet) -> None:
+    """Refuse a sample whose queries share a few positives: they are the clusters that are drawn."""
     distinct = len(np.unique(sample.positives))
     if distinct < MIN_POSITIVES:
         raise DataError(
@@ -211,6 +212,7 @@ def _distributions(spaces: Sequence[Space], plan: SpaceResampling) -> list[Distr
     positive = [cosines_of(space.queries, space.positives) for space in spaces]
     ratios = [space.ratios(plan.pairs) for space in spaces]
     defined = [each.values for each in ratios]
+    # Edges over all values, or histograms could not be compared.
     edges = cosine_edges(np.concatenate([*nearest, *positive]))
     edges_of_ratios = ratio_edges(np.concatenate(defined))
     histograms = [
@@ -229,6 +231,7 @@ def _mapped(spaces: Sequence[Space], section: MapSection, *, seed: int, watch: W
     count = len(spaces[0].queries)
     rows = _drawn(count, section.queries, np.random.default_rng(seed))
     vectors = [np.concatenate([space.queries[rows], space.positives[rows]]) for space in spaces]
+    # Both maps start from the points of one model, so that places can be compared.
     perplexity = fit_perplexity(section.perplexity, len(vectors[0]))
     first = initial_map(vectors[-1], seed=seed)
     panels = []
@@ -239,12 +242,14 @@ def _mapped(spaces: Sequence[Space], section: MapSection, *, seed: int, watch: W
 
 
 def _map_notes(space_map: SpaceMap | None, section: MapSection | None) -> list[str]:
+    """A note where few points lowered the perplexity."""
     if space_map is None or section is None or space_map.perplexity >= section.perplexity:
         return []
     return [f"the map has few points: its perplexity was lowered to {space_map.perplexity:g}"]
 
 
 def _panel(points: Float[np.ndarray, "n 2"]) -> MapPanel:
+    """The map of one model: of its points, the first half are queries."""
     rounded = [(x, y) for x, y in np.round(points, SHOWN_DIGITS).tolist()]
     half = len(rounded) // 2
     return MapPanel(rounded[:half], rounded[half:])

@@ -188,6 +188,7 @@ def random_pairs(clusters: Numbers, count: int, *, seed: int) -> Pairs:
     Queries of one cluster share their positive, so neither is the other's wrong answer.
     """
     units = len(clusters)
+    # Four times as many, since pairs within a cluster are dropped.
     codes = np.random.default_rng(seed).choice(units**2, size=min(units**2, 4 * count), replace=False)
     pairs = np.stack(np.divmod(codes, units), axis=1)
     return np.asarray(pairs[clusters[pairs[:, 0]] != clusters[pairs[:, 1]]][:count])
@@ -225,6 +226,7 @@ def cosine_edges(values: Float[np.ndarray, " v"]) -> Float[np.ndarray, " b"]:
     """`BINS` bins of equal width that hold all of some cosines; for a single value they are 0.02 wide in
     all.
     """
+    # Bins of no width hold nothing.
     low, high = float(values.min()), float(values.max())
     spare = max(0.0, 0.02 - (high - low)) / 2
     return np.linspace(low - spare, high + spare, BINS + 1)
@@ -287,6 +289,7 @@ def probe_scores(queries: Vectors, documents: Vectors, folds: Numbers) -> tuple[
         aside = folds == fold
         learned = np.concatenate([queries[~aside], documents[~aside]])
         centre = learned.mean(axis=0)
+        # Of equal vectors nothing can be learned, and nothing is divided by 0.
         spread = float(np.sqrt(np.square(learned - centre).mean())) or 1.0
         probe = LogisticRegression(C=REGULARISATION, max_iter=ITERATIONS, tol=1e-6)
         probe.fit((learned - centre) / spread, np.repeat([1, 0], len(learned) // 2))

@@ -138,6 +138,7 @@ class _Estimate:
     draws: Draws | None = None
 
     def interval(self) -> Interval | None:
+        """Bootstrap interval, where the number has one."""
         return None if self.value is None or self.draws is None else _interval(self.draws)
 
 

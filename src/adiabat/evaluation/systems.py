@@ -34,6 +34,7 @@ def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
     """
     if all(model.unit for model in models):
         return ("cosine",)
+    # The main one first: it decides verdicts.
     main = models[0].similarity
     return (main, *(other for other in SIMILARITIES if other != main))
 
@@ -110,6 +111,7 @@ class BM25System:
     def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
         """Texts of documents by row, in one pass over the corpus."""
         assert self.read is not None
+        # The index keeps no texts: the corpus is read once for all rows.
         rows_wanted = dict.fromkeys(rows.tolist())
         text_of = {row: document.text for row, document in enumerate(self.read()) if row in rows_wanted}
         return [text_of[row] for row in rows.tolist()]
@@ -205,6 +207,7 @@ def identical_documents(
     """Find documents that are queries themselves, by id and text (`is_own_document`), or only by id with
     ``drop = true``.
     """
+    # Rows of documents that go by the id of their query and are not its answers.
     shared = np.full(len(queries), -1, dtype=np.int64)
     if drop is not False:
         for query, row in enumerate(documents.rows(query_ids).tolist()):
@@ -240,4 +243,5 @@ def _of_equal_text(
 
 
 def _documents(count: int) -> str:
+    """So many documents, in words."""
     return "1 document" if count == 1 else f"{count:,} documents"

@@ -88,6 +88,7 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
     faults: list[str] = []
     sections = dict(enumerate(settings.tasks))
     ranked = {number: section for number, section in sections.items() if isinstance(section, RetrievalTask)}
+    # Tasks of queries together: those of one corpus share the reading of it.
     loaded = _retrieval_tasks(ranked, settings.measure, faults, watch)
     for number, section in sections.items():
         watch.progress("reading tasks", number, len(sections))
@@ -106,6 +107,8 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
 
 
 def _sha256(content: object) -> str:
+    """SHA-256 of anything that JSON can hold, arrays and sets included."""
+
     def plain(value: object) -> object:
         return value.tolist() if isinstance(value, np.ndarray) else list(value)  # type: ignore[call-overload]
 
@@ -135,6 +138,7 @@ def _retrieval_tasks(
         watch.progress("reading corpora", len(digests), len(examples))
         missing = {number: _entries(examples[number], sections[number].ids) for number in numbers}
         with gathering(faults, sections[numbers[0]]):
+            # One pass over the corpus digests it and finds what each task lacks.
             wanted = [(missing[number], sections[number].ids) for number in numbers]
             digest = digest_documents(_struck_off(corpus.documents(), wanted))
             digests |= dict.fromkeys(numbers, (corpus, digest))
@@ -198,6 +202,7 @@ def _lacking(
 
 
 def _examples_of(section: RetrievalTask) -> ExampleSet:
+    """Queries with positives; a language grid is a `DataError`."""
     columns = section.columns.given()
     if section.corpus is not None:
         # Document columns are those of the corpus.
@@ -218,6 +223,7 @@ def _retrieval(
     digest: str,
     common: RankingMeasureSection,
 ) -> LoadedTask:
+    """A task of queries; its key follows from queries, corpus, settings and stores."""
     name = section.name or examples.name
     overrides = section.model_dump(include={"report", "drop_same_id"}, exclude_none=True)
     overrides["negatives"] = "store"
@@ -228,6 +234,7 @@ def _retrieval(
     digests = [Store.open(path).manifest.sha256 for path in section.stores]
     stores = tuple(map(Path, section.stores))
     corpus = TaskCorpus(table_name(documents.source), digest, documents.documents, stores, documents.blank)
+    # Line by line: the examples as one text would double their memory.
     queries = hashlib.sha256()
     for example in examples.examples:
         fields = [example.query_id, example.query, example.positives, example.grades, example.negatives]
@@ -256,6 +263,7 @@ def _retrieval(
 
 
 def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
+    """A task of sentence pairs in several languages; its hypotheses are its corpus."""
     grid = read_examples(section.data)
     if not isinstance(grid, LanguageGridSet):
         raise DataError(
@@ -281,6 +289,7 @@ def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
 
 
 def _question_grid(section: QuestionGridTask, _: int) -> LoadedTask:
+    """A task of questions and paragraphs in several languages, embedded at each scoring."""
     grid = read_question_grid(
         section.data, section.corpus, key=section.key, languages=section.languages, name=section.name
     )
@@ -304,6 +313,7 @@ def _of_texts(
 
 
 def _scored_pairs(section: StsTask | WordsTask, _: int) -> LoadedTask:
+    """A task of pairs of texts, or of words, with human scores."""
     score, sets = (score_words, section.set) if isinstance(section, WordsTask) else (score_sts, None)
     pairs = read_scored_pairs(
         section.data,
@@ -318,6 +328,7 @@ def _scored_pairs(section: StsTask | WordsTask, _: int) -> LoadedTask:
 
 
 def _pair_classification(section: PairClassificationTask, _: int) -> LoadedTask:
+    """A task of matching and other pairs."""
     pairs = read_labelled_pairs(
         section.data,
         a=section.a,
@@ -331,6 +342,7 @@ def _pair_classification(section: PairClassificationTask, _: int) -> LoadedTask:
 
 
 def _bitext(section: BitextTask, _: int) -> LoadedTask:
+    """A task of sentences and their translations."""
     sentences = read_parallel_texts(
         section.data, a=section.a, b=section.b, split=section.split, where=section.where
     )
@@ -339,12 +351,14 @@ def _bitext(section: BitextTask, _: int) -> LoadedTask:
 
 
 def _labelled_texts(section: LabelledTask) -> LabelledTexts:
+    """Texts and labels of `data`."""
     return read_labelled_texts(
         section.data, text=section.text, label=section.label, split=section.split, where=section.where
     )
 
 
 def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
+    """A task of training texts, and of test texts that are none of them."""
     # Addresses may name one table twice, with other columns.
     is_same = Source.of(section.data).path == Source.of(section.test).path and not section.tells_apart
     if is_same and source_identity(section.data, section.split) == source_identity(
@@ -362,6 +376,7 @@ def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
         split=section.test_split,
         where=section.test_where,
     )
+    # Told while tasks are read, before any model is loaded.
     require_separable(training, test)
     score = partial(
         score_classification,
@@ -375,6 +390,7 @@ def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
 
 
 def _clustering(section: ClusteringTask, seed: int) -> LoadedTask:
+    """A task of texts in groups."""
     texts = _labelled_texts(section)
     require_separable(texts)
     score = partial(
@@ -384,6 +400,7 @@ def _clustering(section: ClusteringTask, seed: int) -> LoadedTask:
 
 
 def _mteb(section: MtebTask, _: int) -> LoadedTask:
+    """A task of mteb; its data is mteb's, so its key names the version of mteb."""
     require_task(section.task)
     name = section.name or section.task
 

@@ -45,6 +45,7 @@ def notes_on_sizes(sizes: Sequence[SetSize]) -> Iterator[str]:
 
 def require_answerable(sizes: Sequence[SetSize], fail_on: FailOn) -> None:
     """Refuse sets whose size alone decides whether `Result.failing` names them."""
+    # On a set that is too small, the answer would not depend on the model.
     small = [size.said for size in sizes if size.units < FEWEST_UNITS]
     if fail_on == "undecided" and small:
         raise DataError(

@@ -86,6 +86,7 @@ def compare_grids(
     for before_row, after_row in zip(baseline.tolist(), values.tolist(), strict=True):
         pairs = zip(before_row, after_row, strict=True)
         improvements.append([improvement(b, a, lower_is_better=after.lower_is_better) for b, a in pairs])
+    # The z-test of the literature is reported for comparison; it makes no verdict.
     improved_z, worsened_z = (None, None) if set(known) & set(VOID) else _counts_by_z(after, before)
     return replace(
         result,
@@ -195,6 +196,7 @@ def _loss_bounds(after: GridSample, before: GridSample, margin: Margin) -> Float
 
 
 def _check_fit(after: GridSample, before: GridSample, resamples: int) -> None:
+    """Refuse, with a `ValueError`, grids that differ in more than their values."""
     if resamples <= 0:
         raise ValueError(f"resamples must be above 0, got {resamples}")
     counted = ("total",) if after.errors is not None and before.errors is not None else ()

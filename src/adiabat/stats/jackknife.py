@@ -68,12 +68,14 @@ class Jackknife:
         variances, freedoms = [], []
         for units in self._members():
             values = self.values[units]
+            # Values that differ by rounding do not vary.
             rounding = 1e-12 * float(np.abs(values).max())
             variances.append(float(values.var()) * (units.size - 1) if np.ptp(values) > rounding else 0.0)
             freedoms.append((units.size if self.weights is None else equal_units(self.weights[units])) - 1)
         if not any(variances):
             return 0.0, sum(freedoms)
         freedom = freedom_of_sum(np.array(variances), np.array(freedoms))
+        # One cluster may outweigh all others: then they estimate nothing.
         return math.sqrt(sum(variances)), freedom if freedom > 1 - 1e-9 else 0.0
 
     def acceleration(self) -> float:

@@ -66,8 +66,10 @@ def judge(evidence: Evidence) -> Verdict:
     shown = evidence.shown if evidence.holds else None
     if evidence.shown and not evidence.holds:
         known.add(Reason.MANY_COMPARISONS)
+    # Few units exclude no loss, but may show one: the reason limits no word by itself.
     if evidence.units < FEWEST_UNITS:
         known.add(Reason.FEW_UNITS)
+    # Bad news counts even where intervals are too narrow: a warning may err, a promise must not.
     if shown == "worse":
         return _verdict("worse", known)
     if known.intersection(NO_GOOD_NEWS):
@@ -108,4 +110,5 @@ def _of_one_model(evidence: Evidence) -> Verdict:
 
 
 def _verdict(word: Word, reasons: Collection[Reason]) -> Verdict:
+    """The word with its reasons, in the order of `Reason`."""
     return Verdict(word, tuple(reason for reason in Reason if reason in reasons))

@@ -80,6 +80,7 @@ class Group:
         """
         expected = len(self.losses) * factor
         most = MOST_LOSSES if expected >= LIKELY_LOSSES else FEW_LOSSES - 1
+        # Each seen loss is repeated `factor` times, the largest first.
         places = np.arange(min(round(expected), most)) / factor
         return Group(self.count * factor, tuple(self.losses[int(place)] for place in places), self.room)
 
@@ -245,6 +246,7 @@ def loss_bound(estimates: Estimates, units: Units, margin: Margin) -> float:
         return math.inf
     sign = -1.0 if units.lower_is_better else 1.0
     before = estimates.combined(before=1).value
+    # A moving margin varies with the baseline: the end is that of the sum of both.
     shifted = estimates.combined(difference=sign, before=margin.moving)
     # The skewness of a few large losses says less than their exact bound.
     end = shifted.lower_end(skewed=units.lost >= FEW_LOSSES)
@@ -294,6 +296,7 @@ def _fewest_units(gap: float, level: float, difference: Quantity, count: int) ->
     number.
     """
     quantiles = student_quantile(level, difference.freedom) + student_quantile(POWER, difference.freedom)
+    # More units do not reduce what runs vary by.
     variance = (gap / quantiles) ** 2 - difference.of_runs**2
     # A variance of units below the least float counts as none.
     if gap <= 0 or variance <= 1e-300:

@@ -178,6 +178,7 @@ def findings(
     if resamples <= 0:
         raise ValueError(f"resamples must be above 0, got {resamples}")
     measures = _counterparts(after, before)
+    # From here on, a cluster that is drawn whole is a unit.
     drawn = [measure.drawn for measure in measures]
     p_values = _exchange_p_values(drawn, seed=seed, flips=resamples)
     found = []
@@ -209,6 +210,7 @@ def _exchange_p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: i
     position.
     """
     shares = {}
+    # Several runs are not exchangeable unit by unit: they get the p-value of t.
     p_values = {}
     for place, measure in enumerate(measures):
         if measure.runs != (1, 1):
@@ -253,6 +255,7 @@ def _finding(
 ) -> Finding:
     """What was found of one measure; `drawn` are its clusters, or itself."""
     first, known = measure.first, _of_clusters(measure.connected)
+    # All three quantities share one jackknife, so that they fit together.
     after = estimates.combined(after=1)
     change = Change(
         first.measure,
@@ -342,6 +345,7 @@ def _clipped(interval: Interval | None, bounds: Bounds | None) -> Interval | Non
 
 
 def _bounds_of_difference(sample: Sample) -> Bounds | None:
+    """A difference reaches from one bound of the measure to the other."""
     if sample.bounds is None:
         return None
     low, high = sample.bounds
@@ -381,6 +385,7 @@ def _of_units(measure: PairedMeasure) -> tuple[float | None, int | None, int | N
         return None, None, None
     shares = shares_of(difference)[difference.weights > 0]
     mean = float(shares.mean())
+    # The effect is Cohen's d of the differences; rounding alone is no spread.
     spread = float(shares.std(ddof=1)) if shares.size > 1 else 0.0
     effect = mean / spread if spread > 1e-12 * abs(mean) else None
     if difference.pseudo_values:

@@ -58,9 +58,11 @@ class _Prospect:
         return self.difference.error * (student_quantile(level, freedom) + student_quantile(POWER, freedom))
 
     def detectable(self) -> float | None:
+        """The smallest true change that is shown four times in five; None if the error is unknown."""
         return self.shown((1 + CONFIDENCE) / 2) if self.is_known else None
 
     def excludable(self) -> float | None:
+        """The loss that is excluded four times in five if nothing changes; None if that is unknown."""
         if not self.is_known or self.units.count < FEWEST_UNITS:
             return None
         by_error, units = self.shown(CONFIDENCE), self.units
@@ -92,6 +94,7 @@ def power_of(
     clusters = before.clusters
     sizes = np.bincount(clusters.positions, weights=before.weights > 0)
     summed_after = None if after is None else after.summed_over(clusters)
+    # Of n queries, one loses much with probability 1 - (1 - LOSING)^n.
     summed = _power(before.summed_over(clusters), summed_after, unit, margin, 1 - (1 - LOSING) ** sizes)
     needed = None if summed.needed is None else clusters.units_in(summed.needed)
     return replace(summed, units=before.values.size, needed=needed)
@@ -110,6 +113,7 @@ def _power(before: Sample, after: Sample | None, unit: str, margin: Margin, losi
         )
     value, excludable = typical.before, typical.excludable()
     limit = margin.in_unit(value)
+    # No loss can be larger than this.
     worst = typical.units.worst(value)
     needed = None
     if limit is not None and typical.varies and (excludable is None or excludable > limit):
@@ -135,6 +139,7 @@ def _power(before: Sample, after: Sample | None, unit: str, margin: Margin, losi
 
 
 def _range(ends: list[float | None]) -> tuple[float, float] | None:
+    """Both ends, if both are known."""
     known = [end for end in ends if end is not None]
     return (known[0], known[1]) if len(known) == 2 else None
 

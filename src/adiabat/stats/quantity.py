@@ -106,6 +106,7 @@ class Quantity:
         interval = self.interval()
         if interval is None or self.error == 0:
             return None
+        # The standard deviation of few units is too low on average: hence the division.
         critical = (interval[1] - interval[0]) / 2 / self.error
         return self.error / bias_of_deviation(self.freedom) * noncentrality(critical, self.freedom)
 
@@ -157,6 +158,7 @@ class RunSpread:
         say hardly how runs vary (f_runs = 1): r counts in place of its square, and intervals miss in 5 of 100
         trials, and in 7 with the square.
         """
+        # Both standard errors are independent, so that variances are added.
         of_variance = of_runs**2 / (of_units**2 + of_runs**2)
         uncertain = of_variance if self.freedom == 1 else of_variance**2 / self.freedom
         return 1 / ((1 - of_variance) ** 2 / units + uncertain)
@@ -191,6 +193,7 @@ class Estimates:
         value, acceleration = float(self.values[counted] @ weights), left_out.acceleration()
         if self.draws is not None:
             return Quantity(value, of_units, 0.0, freedom, acceleration, self.draws[:, counted] @ weights)
+        # A difference adds its weight to after and takes it from before.
         share = self.runs.share(after + difference, before - difference)
         of_runs = math.sqrt(share * self.runs.variance)
         if of_runs > 0 and freedom > 0:

@@ -156,6 +156,7 @@ def tied_documents(scores: Mapping[str, float], *, single: bool = False) -> int:
 
 
 def _in_32_bits(scores: Mapping[str, float]) -> list[float]:
+    """Scores as trec_eval compares them; too large ones become infinite."""
     with np.errstate(over="ignore"):
         values: list[float] = np.array(list(scores.values()), dtype=np.float64).astype(np.float32).tolist()
     return values

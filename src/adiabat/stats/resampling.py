@@ -69,6 +69,7 @@ def _draw(
         return generator.integers(0, units, size=(rows, units), dtype=np.int32)
     sizes = np.array([each.size for each in members])
     starts = np.cumsum(sizes) - sizes
+    # Each unit of a group is replaced by a random one of the same group.
     places = generator.integers(0, np.repeat(sizes, sizes), size=(rows, units), dtype=np.int32)
     return np.concatenate(members)[np.repeat(starts, sizes) + places]
 

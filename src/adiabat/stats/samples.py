@@ -172,6 +172,7 @@ def mean_grid(grids: Sequence[GridSample]) -> GridSample:
     """The mean over runs; error counts belong to a single run."""
     if len(grids) == 1:
         return grids[0]
+    # Averaged in 64 bits, so that rounding to 32 bits happens once.
     values = np.stack([grid.values for grid in grids]).mean(axis=0, dtype=np.float64).astype(np.float32)
     return replace(grids[0], values=values, errors=None, total=0)
 

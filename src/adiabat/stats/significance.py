@@ -285,6 +285,7 @@ class _RankSums:
         return cls(first.sum(axis=0), second.sum(axis=0), second - first, after.size, spread)
 
     def difference(self, moved: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
+        """Correlation after less that before, in each exchange."""
         return np.asarray(self._correlation(self.after + moved) - self._correlation(self.before - moved))
 
     def _correlation(self, sums: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:

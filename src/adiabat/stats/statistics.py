@@ -90,10 +90,12 @@ def _in_blocks(sample: Sample, counts: Counts) -> Draws:
 
 
 def _mean(values: Values, reference: Values, counts: Counts) -> Draws:
+    """``sum(c v) / sum(c w)``."""
     return _ratio(counts @ values, counts @ reference)
 
 
 def _spearman(values: Values, reference: Values, counts: Counts) -> Draws:
+    """Pearson correlation of the mid-ranks, every unit as often as it was drawn."""
     # The mean of mid-ranks is (n + 1) / 2, whatever ties.
     middle = (counts.sum(axis=1, keepdims=True) + 1) / 2
     value_ranks = _ranks(values, counts) - middle
@@ -115,6 +117,7 @@ def _ranks(values: Values, counts: Counts) -> Counts:
 
 
 def _average_precision(values: Values, reference: Values, counts: Counts) -> Draws:
+    """``sum_t (R_t - R_(t-1)) P_t`` from the highest value down; units that tie enter together."""
     _, tied = np.unique(-values, return_inverse=True)
     draws, relevant = _summed(tied, counts), _summed(tied, counts * reference)
     relevant_so_far = np.cumsum(relevant, axis=1)
@@ -125,6 +128,7 @@ def _average_precision(values: Values, reference: Values, counts: Counts) -> Dra
 
 
 def _v_measure(values: Values, reference: Values, counts: Counts) -> Draws:
+    """Harmonic mean of homogeneity and completeness (Rosenberg and Hirschberg 2007)."""
     _, cluster = np.unique(values, return_inverse=True)
     _, label = np.unique(reference, return_inverse=True)
     _, both = np.unique(label * (cluster.max() + 1) + cluster, return_inverse=True)
@@ -158,10 +162,12 @@ def _summed(numbers: Numbers, counts: Counts) -> Float[np.ndarray, "r m"]:
 def _ratio(
     above: Float[np.ndarray, "*shape"], below: Float[np.ndarray, "*shape"]
 ) -> Float[np.ndarray, "*shape"]:
+    """Quotients; NaN where the divisor is not above 0."""
     return np.asarray(np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0))
 
 
 def _check(sample: Sample, units: int) -> None:
+    """Refuse columns of another length than the counts."""
     columns = {"values": sample.values, "reference": sample.reference, "groups": sample.groups}
     for name, column in columns.items():
         if column is not None and column.size != units:
@@ -319,6 +325,7 @@ def require_comparable(measures: Sequence[PairedMeasure]) -> None:
 
 
 def _require_value(sample: Sample, *, units: int) -> None:
+    """Refuse units or values without which the statistic is not defined."""
     name, weights = sample.measure, sample.reference
     if not units:
         raise ValueError(f"{name} must be measured on at least one unit, got none")

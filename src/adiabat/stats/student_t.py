@@ -81,6 +81,7 @@ def bias_of_deviation(freedom: float) -> float:
     """Expected standard deviation of a normal sample as a share of the true one: ``sqrt(2 / f) Gamma((f + 1)
     / 2) / Gamma(f / 2)``.
     """
+    # Beyond this the bias is below 0.03 %.
     if freedom >= NORMAL:
         return 1.0
     gammas = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
