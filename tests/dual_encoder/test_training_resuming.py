@@ -11,6 +11,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import JobError
 from adiabat.dual_encoder.train import train
+from adiabat.dual_encoder.train_checks import FIXED_LENGTH
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import open_job
@@ -32,33 +33,28 @@ CONSTANT: dict[str, Any] = {"schedule": "constant", "warmup_fraction": 0.0}
 # --- A later end ---
 
 
-LINEAR, WARM = 'train.schedule = "linear"', "train.warmup_fraction = 0.1"
 COOLING = {"loss": {"temperature": "scheduled"}}
 
 
 @pytest.mark.parametrize(
-    ("train", "why"),
+    "train",
     [
-        ({}, f"{LINEAR} and {WARM} depend on the length of the run"),
-        ({"schedule": "constant"}, f"{WARM} depends on the length of the run"),
-        ({"warmup_fraction": 0.0}, f"{LINEAR} depends on"),
-        ({"warmup_steps": 2}, f"{LINEAR} depends on"),
-        ({**CONSTANT, **COOLING}, 'train.loss.temperature = "scheduled" without steps depends on'),
+        {},
+        {"schedule": "constant"},
+        {"warmup_fraction": 0.0},
+        {"warmup_steps": 2},
+        {**CONSTANT, **COOLING},
     ],
     ids=str,
 )
 def test_a_job_whose_steps_depend_on_its_end_does_not_and_is_told_why(
-    problem: Problem, tmp_path: Path, train: dict[str, Any], why: str
+    problem: Problem, tmp_path: Path, train: dict[str, Any]
 ) -> None:
     begun = job_settings(problem, tmp_path / "job", train={**train, "steps": 4})
     open_job(tmp_path / "job", {**begun.model_dump(), "digests": {}}, resume=False)
     with pytest.raises(JobError) as fault:
         run(job_settings(problem, tmp_path / "job", train={**train, "steps": 8}), resume=True)
-    assert f"with its settings and data, got a difference: train.steps was 4, is 8 ({why}" in str(fault.value)
-    assert (
-        'a job begun with train.schedule = "constant" and its warm-up in '
-        "train.warmup_steps can be made longer" in str(fault.value)
-    )
+    assert f"train.steps was 4, is 8{FIXED_LENGTH}" in str(fault.value)
 
 
 def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(

@@ -1,6 +1,6 @@
 """The pairs in the batch of each step, and the positions of their texts in the loss (Reimers 2021)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -180,12 +180,16 @@ def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings,
     if len(paths) < 2 or not steps:
         return None
     counts = drawn_counts(sampler, pairs.sources, steps=range(steps), count=len(paths))
-    shares = 100 * counts / counts.sum()
-    shares_asked = 100 * mixture_of(pairs, settings).weights
-    sources = []
-    for path, count, share, asked in zip(paths, counts, shares, shares_asked, strict=True):
-        name = cut_middle(path, limit=40)
-        sources.append(f"{name} {count:,} ({share:.1f} %, asked for {asked:.1f} %)")
+    return drawn_note(paths, counts, mixture_of(pairs, settings).weights)
+
+
+def drawn_note(paths: Sequence[str], counts: Int[np.ndarray, " s"], weights: Float[np.ndarray, " s"]) -> str:
+    """A note on the pairs drawn of each source, in numbers and beside the configured share."""
+    shares = 100 * counts / max(1, counts.sum())
+    sources = [
+        f"{cut_middle(path, limit=40)} {count:,} ({share:.1f} %, asked for {100 * weight:.1f} %)"
+        for path, count, share, weight in zip(paths, counts, shares, weights, strict=True)
+    ]
     return f"pairs drawn of each source: {'; '.join(sources)}"
 
 
@@ -310,22 +314,19 @@ def _batch(
     # Rows take half the memory in 32 bits; in a batch they are also keys, which tensors hold as 64-bit
     # numbers.
     query, positive = pairs.query[picked].astype(np.int64), pairs.positive[picked].astype(np.int64)
-    if not count:
-        return Batch(query, positive, _none(), _none().reshape(len(query), 0))
-    negatives = [draw(row) for row in query.tolist()]
-    if isinstance(section.loss, Triplet):
-        repeated = np.stack([np.resize(rows, count) for rows in negatives])
-        return Batch(query, positive, _none(), repeated)
-    if section.loss.negatives_shared:
-        return Batch(query, positive, Ragged.of(negatives).values, _none().reshape(len(query), 0))
+    # A missing negative is filled with the positive, which a mask of duplicates leaves out.
     own = np.repeat(positive[:, None], count, axis=1)
+    if not count:
+        return Batch(query, positive, positive[:0], own)
+    negatives = [draw(row) for row in query.tolist()]
+    if section.loss.negatives_shared:
+        return Batch(query, positive, Ragged.of(negatives).values, own[:, :0])
+    is_triplet = isinstance(section.loss, Triplet)
     for index, rows in enumerate(negatives):
-        own[index, : len(rows)] = rows
-    return Batch(query, positive, _none(), own)
-
-
-def _none() -> Int[np.ndarray, " none"]:
-    return np.empty(0, dtype=np.int64)
+        # A triplet repeats the negatives that there are, for its loss has no mask.
+        listed = np.resize(rows, count) if is_triplet else rows
+        own[index, : len(listed)] = listed
+    return Batch(query, positive, positive[:0], own)
 
 
 def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Processes) -> Batch:

@@ -1,6 +1,6 @@
 """The objective of training both towers (Ziarko et al. 2024; Moiseev et al. 2023; Reimers 2021)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -15,7 +15,7 @@ from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.training_choices import GuideSection, InBatchLoss
 from adiabat.data.batch_sampler import BatchSampler, validation_batches
 from adiabat.data.pair_sets import PairSet
-from adiabat.data.records import SIDES, Side
+from adiabat.data.records import Side
 from adiabat.dual_encoder.batches import (
     Batch,
     Shard,
@@ -77,16 +77,14 @@ class PairContrast:
         self._learned = LearnedTemperature(choice.value) if choice.kind == "learned" else None
         self._texts = self._cached(self.validation)
         self._folder: tuple[Path, bool] | None = None
-        self._saved_shard: int | None = None
-        self._now = (
-            self.examples.newest(self._planned)
-            if isinstance(self.examples, Stream)
-            else self._planned(self.examples)
-        )
+        self._saved_shard: Shard | None = None
+        if isinstance(self.examples, Stream):
+            self._now = self.examples.newest(self._planned)
+        else:
+            self._now = self._planned(self.examples)
         self._drawn: tuple[int, Batch] | None = None
-        self.passes = Passes(
-            *self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking()
-        )
+        precision, chunking = self.settings.run.precision, self._chunking()
+        self.passes = Passes(*self._texts.trained, precision=precision, chunking=chunking)
         self.module = nn.ModuleDict({"query": self.towers.query, "document": self.towers.document})
         if self._learned is not None:
             self.module["temperature"] = self._learned.to(self.towers.query.device)
@@ -133,15 +131,13 @@ class PairContrast:
         the first to need.
         """
         passes = self.cost_of_passes(step)
-        return Cost(
-            passes.flops, passes.operations + self.at(step).texts.first_operations(self._distinct(step), step)
-        )
+        embedded = self.at(step).texts.first_operations(self._distinct(step), step)
+        return Cost(passes.flops, passes.operations + embedded)
 
     def cost_of_passes(self, step: int) -> Cost:
         """Cost of a step's passes of trained towers."""
-        return Cost(
-            self.flops_of(step), self.passes.operations(self.at(step).texts.groups(self._distinct(step)))
-        )
+        groups = self.at(step).texts.groups(self._distinct(step))
+        return Cost(self.flops_of(step), self.passes.operations(groups))
 
     @cached_property
     def _passed(self) -> Mapping[Side, PassedParameters]:
@@ -154,16 +150,7 @@ class PairContrast:
         texts = self._texts if shard is None else self._cached(pairs)
         # Counting the tokens of every pair takes time and memory, and only a budget needs it.
         tokens = texts.tokens(pairs) if self.settings.batches.token_budget is not None else None
-        sampler = sampler_of(self.settings, pairs, tokens=tokens, shard=shard)
-        if shard is None:
-            return BatchPlan(pairs, texts, sampler)
-        return BatchPlan(
-            pairs,
-            texts,
-            sampler,
-            range(shard.first_step, shard.first_step + sampler.batches(0)),
-            shard.number,
-        )
+        return BatchPlan(pairs, texts, sampler_of(self.settings, pairs, tokens=tokens, shard=shard), shard)
 
     def _cached(self, pairs: PairSet) -> PairTexts:
         return PairTexts.of(pairs.texts, self.towers, self.settings, guide=self.guide, store=self.store)
@@ -190,7 +177,9 @@ class PairContrast:
     def _keep_shard(self) -> None:
         if self._folder is not None and self._now.shard is not None:
             folder, resume = self._folder
-            self._now.texts.keep_in(folder / shard_name(self._now.shard), self.processes.rank, resume=resume)
+            self._now.texts.keep_in(
+                folder / shard_name(self._now.shard.number), self.processes.rank, resume=resume
+            )
 
     def save(self) -> None:
         """Record on disk which embeddings exist; call it with every checkpoint.
@@ -223,10 +212,8 @@ class PairContrast:
     @contextmanager
     def passing(self) -> Iterator[None]:
         """Let threads share the passes within the block."""
-        before = self.passes
-        with side_passes(
-            *self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking()
-        ) as self.passes:
+        before, precision, chunking = self.passes, self.settings.run.precision, self._chunking()
+        with side_passes(*self._texts.trained, precision=precision, chunking=chunking) as self.passes:
             try:
                 yield
             finally:
@@ -293,13 +280,9 @@ class PairContrast:
     def _batch(self, step: int) -> Batch:
         """The batch of a step, drawn once and cached for consecutive callers."""
         if self._drawn is None or self._drawn[0] != step:
-            pairs = self.at(step).pairs
-            self._drawn = (
-                step,
-                draw_batch(
-                    pairs, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step
-                ),
-            )
+            pairs, seed = self.at(step).pairs, self.settings.run.seed
+            batch = draw_batch(pairs, self.rows(step), self.settings.train, seed=seed, step=step)
+            self._drawn = step, batch
         return self._drawn[1]
 
     @torch.no_grad()
@@ -310,36 +293,23 @@ class PairContrast:
         if self.store is not None:
             self.store.require_unchanged()
         queries, candidates = self.validation.query_rows, self.validation.candidates
-        texts = zip(SIDES, (queries, candidates), strict=True)
-        query, document = (_Rows(rows, self._texts.sides[side].embed(rows)) for side, rows in texts)
+        query = _Rows(queries, self._texts.sides["query"].embed(queries))
+        document = _Rows(candidates, self._texts.sides["document"].embed(candidates))
+        loss = self._validation_loss(query, document)
+        # Documents are ranked as in the loss: the cosine is the dot product of unit vectors.
+        ranks_by = self.settings.train.loss.ranks_by
+        if ranks_by == "cosine":
+            query, document = query.unit(), document.unit()
+        distance = ranks_by == "euclidean"
         answers = [_places(candidates, self.validation.answers[row]) for row in queries.tolist()]
-        ranks = ranks_of_answers(
-            self._comparable(query.vectors),
-            self._comparable(document.vectors),
-            answers,
-            distance=self._distance(),
-        )
+        ranks = ranks_of_answers(query.vectors, document.vectors, answers, distance=distance)
         errors, compared = int((ranks > 1).sum()), len(queries)
         measures = {"P@1": 1.0 - errors / len(queries), "RR": float((1.0 / ranks).mean())}
         if self.settings.train.error_unit == "pairs":
-            vectors = (
-                (lambda rows: self._comparable(query.of(rows))),
-                (lambda rows: self._comparable(document.of(rows))),
-            )
-            errors, compared = (
-                pair_errors(self.validation, *vectors, distance=self._distance()),
-                listed_pairs(self.validation),
-            )
-        loss = self._validation_loss(query, document)
+            errors = pair_errors(self.validation, query, document, distance=distance)
+            compared = listed_pairs(self.validation)
         self._texts.leave_uncounted()
         return Validation(loss, errors, compared, measures)
-
-    def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
-        return unit_rows(vectors) if self.settings.train.loss.ranks_by == "cosine" else vectors
-
-    def _distance(self) -> bool:
-        """Whether documents are ranked by Euclidean distance, as in the loss, instead of the dot product."""
-        return self.settings.train.loss.ranks_by == "euclidean"
 
     def _validation_loss(self, query: "_Rows", document: "_Rows") -> float:
         """Mean over pairs, in batches of the training size, so that there are as many in-batch negatives as
@@ -363,11 +333,9 @@ class PairContrast:
         """A temperature at which losses of different steps are comparable: the last one of a schedule, or the
         current learned one.
         """
-        return (
-            self.settings.train.loss.temperature.value
-            if self._learned is None
-            else float(self.temperature(0))
-        )
+        if self._learned is None:
+            return self.settings.train.loss.temperature.value
+        return float(self.temperature(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +345,12 @@ class _Rows:
     rows: Int[np.ndarray, " n"]
     vectors: Float[Tensor, "n e"]
 
+    def unit(self) -> "_Rows":
+        """The embeddings scaled to length 1."""
+        return replace(self, vectors=unit_rows(self.vectors))
+
     def of(self, rows: Int[np.ndarray, " k"]) -> Float[Tensor, "k e"]:
+        """The embeddings of some of the texts."""
         return self.vectors[torch.from_numpy(np.searchsorted(self.rows, rows)).to(self.vectors.device)]
 
 
@@ -469,18 +442,14 @@ def listed_pairs(pairs: PairSet) -> int:
     return int(pairs.negatives.lengths[pairs.query].sum())
 
 
-Vectors = Callable[[Int[np.ndarray, " k"]], Float[Tensor, "k e"]]
-"""Returns embeddings of texts by row, ready for comparison."""
-
-
-def pair_errors(pairs: PairSet, query: Vectors, document: Vectors, *, distance: bool) -> int:
+def pair_errors(pairs: PairSet, query: _Rows, document: _Rows, *, distance: bool) -> int:
     """Number of (positive, listed negative) pairs in the wrong order; a tie is an error."""
     negatives = pairs.negatives.take(pairs.query)
     pair, errors = np.repeat(np.arange(len(pairs)), negatives.lengths), 0
     for start in range(0, len(pair), PAIRS_AT_A_TIME):
         block = pair[start : start + PAIRS_AT_A_TIME]
-        queries, near = query(pairs.query[block]), document(pairs.positive[block])
-        far = document(negatives.values[start : start + PAIRS_AT_A_TIME])
+        queries, near = query.of(pairs.query[block]), document.of(pairs.positive[block])
+        far = document.of(negatives.values[start : start + PAIRS_AT_A_TIME])
         if distance:
             errors += int(triplet_errors(queries, near, far, distance="euclidean"))
         else:

@@ -25,7 +25,7 @@ from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.pair_sets import PairBuilder, PairSet, joined
 from adiabat.data.records import Example
 from adiabat.data.text_hashes import TrainedTexts, hash_texts
-from adiabat.dual_encoder.batches import Shard, check_negatives
+from adiabat.dual_encoder.batches import Shard, check_negatives, drawn_note
 from adiabat.dual_encoder.pair_data import MAKING, Number, numbered_pairs, trained_pairs, watched
 from adiabat.dual_encoder.stream_shards import (
     ROWS,
@@ -49,7 +49,7 @@ Planner = Callable[[PairSet, Shard], BatchPlan]
 
 
 def shard_name(number: int) -> str:
-    """Folder name of a shard."""
+    """Folder name of a shard; names sort by number."""
     return f"shard-{number:06d}"
 
 
@@ -100,19 +100,23 @@ class Stream:
     def plan(self, step: int, planner: Planner) -> BatchPlan:
         """Plan of the shard that holds a step."""
         while True:
-            if row := next(
-                (row for row in reversed(self.rows) if row.first <= step < row.first + row.steps), None
-            ):
-                if self._planned is None or self._planned.shard != row.shard:
-                    self._planned = planner(self._again(row), self._shard(row.shard, row.first, row.parts))
-                plan, self._planned = self._planned, None
-                return plan
+            for row in reversed(self.rows):
+                if row.first <= step < row.first + row.steps:
+                    return self._plan_of(row, planner)
             if self.rows and self.rows[-1].last:
                 raise JobError(
                     f"{self.name} must have pairs for step {step}, got none: the "
                     "sources ran out; lower train.steps"
                 )
             self._go_on(planner)
+
+    def _plan_of(self, row: Row, planner: Planner) -> BatchPlan:
+        """The plan of a row's shard: the one just made to write the row, or a new one."""
+        plan, self._planned = self._planned, None
+        shard = self._shard(row.shard, row.first, row.parts)
+        if plan is None or plan.shard != shard:
+            plan = planner(self._again(row), shard)
+        return plan
 
     def ending(self, step: int, planner: Planner) -> str | None:
         """Why the run ends at a step, if `mixture.exhausted` is stop and a source has run out; may read
@@ -142,13 +146,13 @@ class Stream:
         on_main(self._processes, begin)
         self._folder = folder
 
-    def forget(self, number: int, *others: Path) -> None:
-        """Delete shards before `number`, which no checkpoint needs."""
+    def forget(self, shard: Shard, *others: Path) -> None:
+        """Delete the shards before one, which no checkpoint needs."""
         if not self._processes.is_main:
             return
         for folder in filter(None, (self._folder, *others)):
             for old in folder.glob("shard-*"):
-                if old.is_dir() and old.name < shard_name(number):
+                if old.is_dir() and old.name < shard_name(shard.number):
                     clear(old)
 
     def _again(self, row: Row) -> PairSet:
@@ -198,7 +202,7 @@ class Stream:
         check_negatives(pairs, self._settings.train)
         shard = self._shard(number, first, parts)
         plan = planner(pairs, shard) if shard.mixture(pairs).counts.any() else None
-        steps = 0 if plan is None or plan.steps is None else len(plan.steps)
+        steps = 0 if plan is None else len(plan.steps)
         if not steps and (before is None or not before.steps) and not self._sources.is_last(parts):
             raise DataError(
                 f"{self.name}: a shard must fill a batch of {self._settings.train.batch_size} "
@@ -269,12 +273,13 @@ class Stream:
 
     def drawn(self, steps: int, last: BatchPlan) -> Int[np.ndarray, " s"]:
         """Number of pairs of each source used by the run; a pair drawn twice counts twice."""
-        assert last.steps is not None
+        first = last.steps.start
         counts = drawn_counts(
-            last.sampler, last.pairs.sources, steps=range(last.steps.start, steps), count=len(self.paths)
+            last.sampler, last.pairs.sources, steps=range(first, steps), count=len(self.paths)
         )
-        for row in self.rows[: last.shard]:
-            counts += row.drawn
+        for row in self.rows:
+            if row.first < first:
+                counts += row.drawn
         return counts
 
     def trained(self, steps: int) -> list[TrainedTexts]:
@@ -287,21 +292,15 @@ class Stream:
 
     def notes(self, steps: int, last: BatchPlan) -> list[str]:
         """Notes on the shards read and the share of each source."""
-        counts = self.drawn(steps, last)
-        ends = [part.end.ends for part in self.rows[last.shard or 0].parts]
-        sources = zip(self.paths, counts.tolist(), self._sources.weights.tolist(), ends, strict=True)
-        each = [
-            f"{cut_middle(path, limit=40)} {drawn:,} ({100 * drawn / max(1, counts.sum()):.1f} "
-            f"%, asked for {100 * share:.1f} %), "
-            f"its end reached {_several_times(times_ended)}"
-            for path, drawn, share, times_ended in sources
-        ]
+        shards = [row for row in self.rows if row.first <= last.steps.start]
+        ends = [f"{part.end.ends:,}" for part in shards[-1].parts]
         notes = [
-            f"the stream was read in {(last.shard or 0) + 1:,} shards; pairs "
-            f"drawn of each source: {'; '.join(each)}"
+            f"the stream was read in {len(shards):,} shards, which reached the end of the sources "
+            f"{', '.join(ends)} times",
+            drawn_note(self.paths, self.drawn(steps, last), self._sources.weights),
         ]
         finished = [row for row in self.rows if row.first + row.steps <= steps]
-        if repeated := max(row.validated for row in self.rows[: (last.shard or 0) + 1]):
+        if repeated := max(row.validated for row in shards):
             notes.append(
                 f"up to {repeated:,} of {len(np.unique(self._validation)):,} validation "
                 "queries are also trained on in one shard, "
@@ -312,10 +311,6 @@ class Stream:
                 f"{unused:,} of {sum(row.pairs for row in finished):,} pairs were in no batch of their shard"
             )
         return notes
-
-
-def _several_times(count: int) -> str:
-    return {0: "never", 1: "once"}.get(count, f"{count:,} times")
 
 
 def _nobody(builder: PairBuilder) -> list[str]:

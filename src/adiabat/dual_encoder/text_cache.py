@@ -5,6 +5,7 @@ once.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from adiabat.core.wording import call_of, option
 from adiabat.data.batch_sampler import BatchSampler
 from adiabat.data.pair_sets import PairSet, TextColumn, TextList, Texts
 from adiabat.data.records import SIDES, Side
-from adiabat.dual_encoder.batches import Batch, Sides
+from adiabat.dual_encoder.batches import Batch, Shard, Sides
 from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision, on_device
 from adiabat.models.encoder import Encoder
@@ -231,18 +232,21 @@ def is_trained(tower: Encoder) -> bool:
     return any(weights.requires_grad for weights in tower.parameters())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BatchPlan:
-    """The batches of steps over the same pairs: of a whole run, or of a shard of a stream, with its
-    number.
-    """
+    """The batches of steps over the same pairs: of a whole run, or of a shard of a stream."""
 
     pairs: PairSet
     texts: PairTexts
     sampler: BatchSampler
-    steps: range | None = None
-    shard: int | None = None
+    shard: Shard | None = None
+
+    @cached_property
+    def steps(self) -> range:
+        """The steps of a shard, which is passed over once."""
+        assert self.shard is not None
+        return range(self.shard.first_step, self.shard.first_step + self.sampler.batches(0))
 
     def holds(self, step: int) -> bool:
         """Whether a step uses these pairs."""
-        return self.steps is None or step in self.steps
+        return self.shard is None or step in self.steps

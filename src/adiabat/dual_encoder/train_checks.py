@@ -29,7 +29,8 @@ WORDS = {
 STOPS = ("train.budget_seconds", "train.idle_epochs")
 """Limits that do not change any step before them."""
 
-LENGTHS = ("train.steps", "train.epochs", "train.budget_flops")
+LENGTHS = ("train.steps", "train.budget_flops", "train.epochs")
+"""Settings of the length of a run; the first of them that is set decides."""
 
 
 def as_begun(settings: TrainSettings, *, resume: bool) -> TrainSettings:
@@ -47,47 +48,42 @@ def with_steps(settings: TrainSettings, steps: int | None) -> TrainSettings:
     return settings.model_copy(update={"train": settings.train.model_copy(update={"steps": steps})})
 
 
-def _going_by_length(settings: Mapping[str, Any]) -> list[str]:
-    """Settings that make a step depend on the length of the whole run."""
-    schedule, warm_up = settings["train.schedule.kind"], settings["train.warmup_fraction"]
-    names = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
-    if warm_up and "train.warmup_steps" not in settings:
-        names.append(f"train.warmup_fraction = {warm_up:g}")
-    if (
-        settings.get("train.loss.temperature.kind") == "scheduled"
-        and "train.loss.temperature.steps" not in settings
-    ):
-        names.append('train.loss.temperature = "scheduled" without steps')
-    return names
+FIXED_LENGTH = (
+    " (a schedule that ends, train.warmup_fraction and a scheduled temperature without steps follow the "
+    "length of the run, so earlier steps would have differed; a job begun with train.schedule = "
+    '"constant" and its warm-up in train.warmup_steps can be made longer)'
+)
+"""Why a run cannot be extended or shortened, and how to set up one that can."""
+
+
+def _goes_by_length(settings: Mapping[str, Any]) -> bool:
+    """Whether a step depends on the length of the whole run."""
+    if settings["train.schedule.kind"] in ENDING:
+        return True
+    if settings["train.warmup_fraction"] and "train.warmup_steps" not in settings:
+        return True
+    is_scheduled = settings.get("train.loss.temperature.kind") == "scheduled"
+    return is_scheduled and "train.loss.temperature.steps" not in settings
 
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
     """Settings that decide when a run stops and change no step before."""
-    return {*STOPS} if _going_by_length(settings) else {*STOPS, *LENGTHS}
+    return {*STOPS} if _goes_by_length(settings) else {*STOPS, *LENGTHS}
 
 
 def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Why a run cannot be extended or shortened, and how to set up one that can."""
-    names = _going_by_length(settings)
-    why = (
-        f" ({' and '.join(names)} {'depends' if len(names) == 1 else 'depend'} on the "
-        "length of the run, so that earlier steps would have "
-        'differed; a job begun with train.schedule = "constant" and its warm-up '
-        "in train.warmup_steps can be made longer)"
-    )
-    return dict.fromkeys(LENGTHS, why) if names else {}
+    """Explanations of differences that a user may take for harmless."""
+    return dict.fromkeys(LENGTHS, FIXED_LENGTH) if _goes_by_length(settings) else {}
 
 
 def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
-    """The fault of an end before the current step."""
+    """The faults of limits that the run has passed already."""
     rows = list(read_log(job.log)) if is_there(job.log, error=JobError) else []
     steps_taken = max((row["step"] for row in rows), default=0)
-    name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
-    faults = (
-        [f"{name} must give at least {steps_taken} steps, the number already taken, got {total}"]
-        if total < steps_taken
-        else []
-    )
+    faults = []
+    if total < steps_taken:
+        name = next(length for length in LENGTHS if length in settings)
+        faults.append(f"{name} must give at least {steps_taken} steps, the number already taken, got {total}")
     idle = idle_counts(rows, keep="both" if settings["train.keep"] == "both" else "loss")
     limit = settings.get("train.idle_epochs")
     if limit is not None and idle and limit < (least := least_idle(idle)):
@@ -104,16 +100,17 @@ FREE_MEMORY = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "
 """Settings of how a batch is passed, which do not change results."""
 
 FREE_PATHS = (
-    *(
-        "job.model",
-        "job.data",
-        "job.out",
-        "data.corpus",
-        "data.cache",
-        "data.validation",
-        "train.loss.guide.model",
-    ),
-    *("towers.store", "towers.targets", "towers.projection_start", "towers.document_model"),
+    "job.model",
+    "job.data",
+    "job.out",
+    "data.corpus",
+    "data.cache",
+    "data.validation",
+    "train.loss.guide.model",
+    "towers.store",
+    "towers.targets",
+    "towers.projection_start",
+    "towers.document_model",
 )
 """Locations of models and data, whose content is compared by digest."""
 
