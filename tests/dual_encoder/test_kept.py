@@ -116,13 +116,12 @@ def test_a_faulty_file_and_a_full_disk_keep_nothing(here: Path, monkeypatch: pyt
         patch.setattr(np, "savez", full)
         with pytest.raises(
             DataError,
-            match=r"cache must have room for the pairs, got: No space left on "
-            r"device; free some space, or name",
+            match=r"cache could not be written: .*No space left on device; .* room, or name another folder",
         ):
             read(here)
     section = settings_of(data={"validation_fraction": 0.3}).data
     with pytest.raises(
-        DataError, match=r"^/proc/pairs must be writable, got: .*; name another folder \(data.cache\)$"
+        DataError, match=r"^/proc/pairs could not be written: .* writable .* another folder \(data.cache\)$"
     ):
         read_pairs(str(here / "pairs.jsonl"), section, cache=Path("/proc/pairs"))
     write_rows(here / "pairs.jsonl", [{"query": "a", "positive": "b"}, {"query": "", "positive": "b"}])

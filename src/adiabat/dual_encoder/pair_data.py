@@ -13,7 +13,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -23,7 +23,7 @@ import numpy as np
 
 from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.disk import clear, make_folder, move, new_file, real
-from adiabat.core.errors import DataError, StoreError, disk_error_of, several, shortage_of
+from adiabat.core.errors import DataError, StoreError, several
 from adiabat.core.files import is_there, read_json, reading, write_json
 from adiabat.core.formats import layout_of
 from adiabat.core.progress import SILENT, Watch
@@ -40,6 +40,7 @@ from adiabat.data.records import Example, ExampleStream
 from adiabat.data.sources import Source, validation_source
 from adiabat.data.table_rows import count_rows
 from adiabat.data.text_hashes import TrainedTexts, held_out_queries, in_blocks
+from adiabat.runs.run_log import plain_faults
 from adiabat.store.addressing import rows_of_entries, stored_documents
 from adiabat.store.corpus_files import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
 from adiabat.store.vector_store import Store
@@ -262,21 +263,19 @@ def numbered_pairs(number: Number, folder: Path | None, *, advice: str) -> tuple
             warnings.warn(str(damage), stacklevel=2)
             clear(folder)
     cache = folder.parent
-    with _plain_faults(cache, advice):
+    with plain_faults(cache, advice=f"it must be writable and have room, or {advice}", error=DataError):
         make_folder(cache, parents=True)
         _clear_abandoned(cache)
         making = Path(tempfile.mkdtemp(prefix=MAKING, dir=cache))
-    try:
-        with _plain_faults(cache, advice):
+        try:
             _write(number, making)
-            try:
-                move(making, folder)
-            except OSError:
-                # Another process may have been faster.
-                if not folder.is_dir():
-                    raise
-    finally:
-        clear(making)
+            move(making, folder)
+        except OSError:
+            # Another process may have been faster.
+            if not folder.is_dir():
+                raise
+        finally:
+            clear(making)
     return _opened(folder)
 
 
@@ -320,21 +319,6 @@ def _state(path: Path) -> tuple[str, ...]:
         *map(str, (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)),
         digest.hexdigest(),
     )
-
-
-@contextmanager
-def _plain_faults(folder: Path, advice: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as fault:
-        if (error := disk_error_of(fault)) is None:
-            raise
-        demand, remedy = (
-            ("have room for the pairs", f"free some space, or {advice}")
-            if shortage_of(fault)
-            else ("be writable", advice)
-        )
-        raise DataError(f"{folder} must {demand}, got: {error.strerror or error}; {remedy}") from fault
 
 
 def _clear_abandoned(cache: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.core.disk import clear, fresh_folder, is_part, make_folder, move, remove_empty
-from adiabat.core.errors import DataError, JobError, disk_error_of, several
-from adiabat.core.files import advice_on, is_store, is_there, sole_writer
+from adiabat.core.errors import DataError, JobError, several
+from adiabat.core.files import is_store, is_there, sole_writer
 from adiabat.core.provenance import CHECKSUMS, digest_of, write_digests
 from adiabat.core.wording import option
 from adiabat.results.evaluation_result import Result
@@ -27,7 +27,7 @@ from adiabat.runs.run_config import (
     require_same,
     write_description,
 )
-from adiabat.runs.run_log import go_on
+from adiabat.runs.run_log import plain_faults
 
 
 def require_free(folder: Path, *, resume: bool | None = None) -> None:
@@ -250,24 +250,21 @@ def finish_job(
     """
     new, former = job.folder / ".model", job.folder / ".former-model"
     try:
-        clear(former)
-        save(fresh_folder(new))
-        if job.model.exists():
-            # Rename at once: a partly removed model could be mistaken for a whole one.
-            move(job.model, former)
-        write_report(result, job.folder, beside=beside)
-        # In the job's directory, so that a copy of the model does not include them.
-        files = sorted(path for path in new.rglob("*") if path.is_file())
-        write_digests(
-            {f"{job.model.name}/{path.relative_to(new)}": digest_of(path) for path in files},
-            job.folder / CHECKSUMS,
-        )
-        move(new, job.model)
-        tidy()
-    except Exception as fault:
-        if (error := disk_error_of(fault)) is None:
-            raise
-        raise JobError(f"{job.model} could not be written: {fault}; {advice_on(error, go_on())}") from fault
+        with plain_faults(job.model):
+            clear(former)
+            save(fresh_folder(new))
+            if job.model.exists():
+                # Rename at once: a partly removed model could be mistaken for a whole one.
+                move(job.model, former)
+            write_report(result, job.folder, beside=beside)
+            # In the job's directory, so that a copy of the model does not include them.
+            files = sorted(path for path in new.rglob("*") if path.is_file())
+            write_digests(
+                {f"{job.model.name}/{path.relative_to(new)}": digest_of(path) for path in files},
+                job.folder / CHECKSUMS,
+            )
+            move(new, job.model)
+            tidy()
     finally:
         clear(new, former)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from adiabat.core.disk import appending_to, make_folder, move, part_of
-from adiabat.core.errors import JobError, MissingDependencyError, disk_error_of
+from adiabat.core.errors import AdiabatError, JobError, MissingDependencyError, disk_error_of
 from adiabat.core.files import advice_on
 from adiabat.core.formats import rebuilt
 from adiabat.core.provenance import Line, line_of, read_lines
@@ -22,11 +22,6 @@ from adiabat.core.wording import again
 from adiabat.runs.run_config import exists
 
 REMEDY = "start again in another directory"
-
-
-def go_on() -> str:
-    """Advice to a user whose disk is full."""
-    return f"free some space and {again(resume=True)}"
 
 
 def require_tensorboard() -> None:
@@ -128,14 +123,23 @@ class JobLog:
 
 
 @contextmanager
-def plain_faults(path: Path) -> Iterator[None]:
-    """Describe a failed disk operation in one line."""
+def plain_faults(
+    path: Path, *, advice: str | None = None, error: type[AdiabatError] = JobError
+) -> Iterator[None]:
+    """Describe a failed disk operation in one line.
+
+    Args:
+        advice: What to do where the disk is full or may not be written; None resumes the run.
+    """
     try:
         yield
-    except OSError as fault:
-        if (error := disk_error_of(fault)) is None:
+    # Libraries report a full disk in classes of their own.
+    except Exception as fault:
+        cause = disk_error_of(fault)
+        if cause is None:
             raise
-        raise JobError(f"{path} could not be written: {error}; {advice_on(error, go_on())}") from fault
+        remedy = advice or advice_on(cause, f"free some space and {again(resume=True)}")
+        raise error(f"{path} could not be written: {cause}; {remedy}") from fault
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

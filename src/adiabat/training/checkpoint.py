@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn, optim
 
 from adiabat.core.disk import clear, fresh_folder, give_usual_mode, make_folder, move, sync
-from adiabat.core.errors import JobError, disk_error_of
-from adiabat.core.files import advice_on, read_json, reading, write_json
+from adiabat.core.errors import JobError
+from adiabat.core.files import read_json, reading, write_json
 from adiabat.core.formats import FORMAT, Format, rebuilt
 from adiabat.core.provenance import digest_of
-from adiabat.runs.run_log import Keep, Validation, go_on
+from adiabat.runs.run_log import Keep, Validation, plain_faults
 
 TENSORS, RECORD = "state.safetensors", "state.json"
 KEPT = 2
@@ -129,33 +129,27 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
     """
     target = folder / f"step-{step:09d}"
     partial = folder / f".partial-{step:09d}"
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}
     try:
-        # The job's own directory is never recreated: a checkpoint alone in it would be useless.
-        make_folder(folder)
-        fresh_folder(partial)
-        save_file(
-            {name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()},
-            partial / TENSORS,
-        )
-        give_usual_mode(partial / TENSORS)
-        write_json(
-            {**CHECKPOINT.stamp(), **snapshot.record, "sha256": digest_of(partial / TENSORS).sha256},
-            partial / RECORD,
-        )
-        # Contents first, then the names in the directory, then the new name of the directory: after a power
-        # cut none precedes the other.
-        for path in (partial / TENSORS, partial / RECORD, partial):
-            sync(path)
-        # A directory cannot be renamed onto one that is not empty: a run that fell back writes this step a
-        # second time.
-        clear(target)
-        move(partial, target)
-        sync(folder)
-    except Exception as fault:
+        with plain_faults(target):
+            # The job's own directory is never recreated: a checkpoint alone in it would be useless.
+            make_folder(folder)
+            fresh_folder(partial)
+            save_file(tensors, partial / TENSORS)
+            give_usual_mode(partial / TENSORS)
+            digest = digest_of(partial / TENSORS).sha256
+            write_json({**CHECKPOINT.stamp(), **snapshot.record, "sha256": digest}, partial / RECORD)
+            # Contents first, then the names in the directory, then the new name of the directory: after a
+            # power cut none precedes the other.
+            for path in (partial / TENSORS, partial / RECORD, partial):
+                sync(path)
+            # A directory cannot be renamed onto one that is not empty: a run that fell back writes this step
+            # a second time.
+            clear(target)
+            move(partial, target)
+            sync(folder)
+    finally:
         clear(partial)
-        if (error := disk_error_of(fault)) is None:
-            raise
-        raise JobError(f"{target} could not be written: {fault}; {advice_on(error, go_on())}") from fault
     checkpoints = _checkpoints(folder)
     position = checkpoints.index(target)
     # Old ones, ones with a later step, and incomplete ones left by a killed run.
@@ -222,16 +216,18 @@ def optimizer_snapshot(optimizer: optim.Optimizer) -> Snapshot:
 
 def restore_optimizer(optimizer: optim.Optimizer, snapshot: Snapshot) -> None:
     """Restore an optimizer's state from `optimizer_snapshot`."""
-    groups = optimizer.state_dict()["param_groups"]
-    if not _is_alike(snapshot.record["groups"], groups):
-        raise ValueError("the groups of the optimizer are others")
+    groups = snapshot.record["groups"]
+    # Torch compares the numbers of groups and weights alone.
+    for saved, present in zip(groups, optimizer.param_groups, strict=True):
+        if saved.keys() != present.keys():
+            raise ValueError("the groups of the optimizer are others")
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**snapshot.tensors, **snapshot.record["scalars"]}.items():
         kind, _, path = key.partition("/")
         if kind == "optimizer":
             index, _, name = path.partition("/")
             state.setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": snapshot.record["groups"]})
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
 def reset_optimizer(optimizer: optim.Optimizer) -> None:
@@ -241,22 +237,6 @@ def reset_optimizer(optimizer: optim.Optimizer) -> None:
         for value in slots.values():
             if isinstance(value, Tensor):
                 value.zero_()
-
-
-def _is_alike(saved: Any, present: Any) -> bool:
-    """Whether plain data has the keys, lengths and types of another; numbers may be whole or not."""
-    if isinstance(present, dict):
-        return (
-            isinstance(saved, dict)
-            and saved.keys() == present.keys()
-            and all(_is_alike(saved[key], present[key]) for key in present)
-        )
-    if isinstance(present, list | tuple):
-        same_length = isinstance(saved, list | tuple) and len(saved) == len(present)
-        return same_length and all(map(_is_alike, saved, present))
-    if isinstance(present, bool) or isinstance(saved, bool) or not isinstance(present, int | float):
-        return type(saved) is type(present)
-    return isinstance(saved, int | float)
 
 
 def restore_weights(module: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str) -> None:
