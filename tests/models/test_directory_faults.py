@@ -226,7 +226,7 @@ def test_a_directory_of_something_else_is_no_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["nobody/nothing", "nothing", "/no/such/folder/at all", "a/b/c"])
 def test_a_name_that_cannot_be_had_is_one_clear_line(name: str) -> None:
     with pytest.raises(
-        ModelError, match=rf"model must be .* got {name}: there is no such directory, and the hub .*\(\S"
+        ModelError, match=rf"model must be .* got {name}: no such directory, and the hub .*\(\S"
     ) as caught:
         load(name)
     assert "\n" not in str(caught.value)

@@ -100,7 +100,7 @@ NAMED = {
     ("Transformer", "config_args"): "auto_map",
     ("Transformer", "processing_kwargs"): "add_special_tokens",
     ("Pooling", "pooling_mode"): "mean, max",
-    ("root", "model_type"): "cross-encoder",
+    ("root", "model_type"): "CrossEncoder",
 }
 """What is named where the key itself says too little."""
 

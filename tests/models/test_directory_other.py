@@ -154,12 +154,11 @@ MISFIT = r"of its weights are missing, left over or of another shape"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a reranker": (
         lambda folder: saved(BertForSequenceClassification(BertConfig(**SIZES)), folder),
-        r"one vector, got BertForSequenceClassification, a reranker or classifier, "
-        r"which scores texts by a head on top; choose",
+        r"one vector, got one of type BertForSequenceClassification; choose",
     ),
     "a tagger": (
         lambda folder: saved(BertForTokenClassification(BertConfig(**SIZES)), folder),
-        r"got BertForTokenClassification, a tagger",
+        r"got one of type BertForTokenClassification",
     ),
     "a model that mixes padding in": (
         lambda folder: saved(FNetModel(FNetConfig(**SIZES)), folder),
@@ -173,23 +172,14 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: saved(BartModel(BartConfig(vocab_size=300, d_model=32, **HALVES)), folder),
         "got both halves of type bart",
     ),
-    "a cross-encoder": (
-        cross_encoder,
-        r"one vector, got a reranker \(cross-encoder\), which scores pairs of texts; choose another",
-    ),
-    "a sparse encoder": (sparse_encoder, r"got a sparse encoder \(SPLADE\), which weighs the words"),
-    "ColBERT by its type": (
-        late_interaction({"model_type": "ColBERT"}),
-        r"got a late-interaction model \(ColBERT\)",
-    ),
-    "ColBERT by its module": (
-        late_interaction({}),
-        r"late-interaction model \(ColBERT\).*: modules.json names pylate.models.Dense.Dense",
-    ),
-    "a type of tomorrow": (late_interaction({"model_type": "Omni"}), r"got one of type 'Omni'"),
+    "a cross-encoder": (cross_encoder, r"one vector, got one of type CrossEncoder; choose another"),
+    "a sparse encoder": (sparse_encoder, r"got one of type SparseEncoder"),
+    "ColBERT by its type": (late_interaction({"model_type": "ColBERT"}), r"got one of type ColBERT"),
+    "ColBERT by its module": (late_interaction({}), r"modules.json .* got pylate.models.Dense.Dense"),
+    "a type of tomorrow": (late_interaction({"model_type": "Omni"}), r"got one of type Omni"),
     "a module of the model's own": (
         own_code,
-        r"modules.json must name modules of sentence-transformers itself, got custom_st.Transformer",
+        r"modules.json must name modules of .*, got custom_st.Transformer",
     ),
     "no pooling": (
         without_pooling,

@@ -260,7 +260,7 @@ def test_relative_positions_of_t5_belong_to_the_attention_of_block_0(models: dic
     [
         (
             "atention",
-            r'"atention" must match a parameter.*near names: attention.*3 blocks, blocks\[0\] to blocks\[2\]',
+            r'"atention" must match a parameter.*near names: attention.*3 blocks',
         ),
         ("encoder.layer.0.attention.self.querry", r"near names: encoder\.layer\.0\.attention\.self\.query"),
         (
@@ -348,9 +348,9 @@ def test_two_stacks_of_blocks_need_a_regular_expression() -> None:
 
 def test_a_model_without_blocks_says_so() -> None:
     static = nn.ModuleDict({"embedding": nn.Embedding(5, 2), "top": nn.Linear(2, 2)})
-    with pytest.raises(ModelError, match="no blocks that the presets know"):
+    with pytest.raises(ModelError, match="which has 0 blocks"):
         frozen_parameters(static, ["blocks[0]"])
-    with pytest.raises(ModelError, match="no blocks that the presets know"):
+    with pytest.raises(ModelError, match="has 0 blocks"):
         frozen_parameters(static, ["blocks"])
 
 

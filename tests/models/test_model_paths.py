@@ -22,7 +22,7 @@ def test_a_name_that_an_offline_cache_lacks_is_told_with_the_way_online(
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(
-        ModelError, match=r"nobody/nothing: .*its cache has none of that name.; .* or unset HF_HUB_OFFLINE$"
+        ModelError, match=r"nobody/nothing: .*its cache has none of that name.*unset HF_HUB_OFFLINE"
     ):
         find("nobody/nothing")
 
@@ -30,9 +30,9 @@ def test_a_name_that_an_offline_cache_lacks_is_told_with_the_way_online(
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        (GatedRepoError, "it is gated.; accept its conditions on the hub, and log in"),
-        (RepositoryNotFoundError, "none of that name, or not for you.; check the name, or log in"),
-        (LocalEntryNotFoundError, "cannot be reached, .*; check the network"),
+        (GatedRepoError, "it is gated.*log in"),
+        (RepositoryNotFoundError, "none of that name, or not for you.*check the name"),
+        (LocalEntryNotFoundError, "the hub was not reached.*the network"),
     ],
 )
 def test_an_error_of_the_hub_is_told_without_the_advice_for_callers_of_its_library(

@@ -297,7 +297,7 @@ REFUSED = [
     (
         lambda folder: freeze(trained().query.backbone, ["blocks"]),
         ModelError,
-        "this model knows embeddings.base, embeddings and has no blocks that the presets know",
+        "this model knows embeddings.base, embeddings and has 0 blocks",
     ),
     (passes_with_checkpoints, ModelError, "checkpointed must be False for StaticBackbone"),
 ]

@@ -256,7 +256,7 @@ def _in_blocks(pattern: str, span: int | slice, block_part: Part | None, layout:
     if any(bound is not None and not -count <= bound <= last for bound in bounds):
         raise ModelError(
             f'freeze pattern "{pattern}" must stay within the blocks of this model, '
-            f"which has {_numbered(count)}; correct it"
+            f"which has {count} blocks, counted from 0; correct it"
         )
     chosen = layout.blocks[span] if isinstance(span, slice) else [layout.blocks[span]]
     names = chain.from_iterable(chosen)
@@ -311,37 +311,14 @@ def _parts_of(block: Mapping[str, str]) -> Iterator[tuple[str, Part]]:
 
 def _no_match(pattern: str, layout: _Layout, names: Iterable[str]) -> str:
     """Message for a pattern without a match: similar names, then the presets of this model."""
-    presets = _presets(layout)
-    stems = {stem for stem in ".".join(names).split(".") if not stem.isdigit()} - {"weight", "bias"}
-    paths = {re.sub(r"\.(?:weight|bias)$", "", name) for name in names}
-    near = difflib.get_close_matches(pattern, [*presets, *sorted(stems), *sorted(paths)], n=5, cutoff=0.6)
-    hint = f"near names: {', '.join(dict.fromkeys(near))}; " if near else ""
-    known = [preset for preset in presets if "[" not in preset]
+    presets = {"embeddings.base": layout.tables, "embeddings": layout.embeddings, "blocks": layout.blocks}
+    known = [preset for preset, matched in presets.items() if matched]
+    for block_part in _PARTS:
+        if any(_belongs(name, block_part, layout) for name in layout.part_of):
+            known.append(block_part)
+    near = difflib.get_close_matches(pattern.removeprefix("blocks."), [*known, *sorted(names)], n=5)
+    hint = f"near names: {', '.join(near)}; " if near else ""
     return (
         f'freeze pattern "{pattern}" must match a parameter, got no match; {hint}'
-        f"this model knows {', '.join(known)} and has {_numbered(len(layout.blocks))}"
+        f"this model knows {', '.join(known)} and has {len(layout.blocks)} blocks, counted from 0"
     )
-
-
-def _presets(layout: _Layout) -> list[str]:
-    """The presets that match in this model, including single blocks."""
-    block_parts = [part for part in _PARTS if _has_part(layout, part)]
-    heads = [f"blocks[{index}]" for index in range(len(layout.blocks))]
-    presets = ["embeddings.base"] if layout.tables else []
-    presets += ["embeddings"] if layout.embeddings else []
-    presets += [*(["blocks"] if layout.blocks else []), *block_parts, *heads]
-    for head in ("blocks", *heads):
-        presets += [f"{head}.{block_part}" for block_part in block_parts]
-    return presets
-
-
-def _has_part(layout: _Layout, block_part: Part) -> bool:
-    """Whether any block has a part."""
-    return any(_belongs(name, block_part, layout) for name in layout.part_of)
-
-
-def _numbered(count: int) -> str:
-    """The number of blocks, and their indices."""
-    if count < 2:
-        return "1 block, blocks[0]" if count else "no blocks that the presets know"
-    return f"{count} blocks, blocks[0] to blocks[{count - 1}]"

@@ -48,7 +48,6 @@ from adiabat.models.st_files import (
 )
 from adiabat.models.st_modules import (
     FILES,
-    OTHER_TYPES,
     Module,
     TransformerSettings,
     other_model,
@@ -184,7 +183,7 @@ def load(
         root = read_json(folder / ROOT_FILE)
         model_type = root.get("model_type", "SentenceTransformer")
         if model_type != "SentenceTransformer":
-            raise other_model(folder, OTHER_TYPES.get(str(model_type), f"one of type {model_type!r}"))
+            raise other_model(folder, model_type)
         query, document = _towers(
             folder, settings or {}, _Reader(trust, blocks, pad_token, is_stamped(folder))
         )

@@ -1,8 +1,8 @@
 """Names and paths of models: what a MODEL may be, checked without loading one, which takes seconds."""
 
-import errno
 import filecmp
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from os import PathLike, fspath
@@ -51,11 +51,15 @@ HUB_SECONDS = 10.0
 """Timeout of the question whether the hub has a model."""
 
 
+def named_models(models: Iterable[Model | None]) -> list[str]:
+    """The names among models, some of which may be loaded or None."""
+    return [fspath(model) for model in models if isinstance(model, str | PathLike)]
+
+
 def require_names(*models: Model | None, named_by: str | None = None) -> None:
     """`require_name` for each model that is named, and not loaded or None."""
-    for model in models:
-        if isinstance(model, str | PathLike):
-            require_name(fspath(model), named_by=named_by)
+    for name in named_models(models):
+        require_name(name, named_by=named_by)
 
 
 def _demand(named_by: str | None) -> str:
@@ -90,9 +94,8 @@ def require_reachable(*models: Model | None, named_by: str | None = None) -> Non
     """Refuse names that neither the hub's cache has nor, where the hub answers, the hub; torch, which loads
     models, takes seconds.
     """
-    for model in models:
-        if isinstance(model, str | PathLike):
-            require_on_hub(fspath(model), named_by=named_by)
+    for name in named_models(models):
+        require_on_hub(name, named_by=named_by)
 
 
 def require_on_hub(name: str, *, named_by: str | None = None) -> None:
@@ -145,31 +148,21 @@ def no_side(model: str, *, setting: str) -> ConfigError:
 
 def unknown_model(name: str, fault: Exception, *, named_by: str | None = None) -> ModelError:
     """The error for a name that is no directory, and that the hub did not return."""
-    why, advice = _told(fault)
-    return ModelError(
-        f"{_demand(named_by)}, got {name}: there is no such directory, and the "
-        f"hub did not return it ({why}); {advice}"
-    )
-
-
-def _told(fault: Exception) -> tuple[str, str]:
-    """What an error of the hub's library means, and what to do: its own advice is for callers of that
-    library.
-    """
-    from huggingface_hub import constants
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
-    if isinstance(fault, GatedRepoError):
-        return "it is gated", "accept its conditions on the hub, and log in with hf auth login"
-    if isinstance(fault, RepositoryNotFoundError):
-        return "it has none of that name, or not for you", "check the name, or log in with hf auth login"
-    if isinstance(fault, LocalEntryNotFoundError):
-        if constants.HF_HUB_OFFLINE:
-            return "its cache has none of that name", "check the name, or unset HF_HUB_OFFLINE"
-        return "it cannot be reached, and its cache has none of that name", "check the network and the name"
     why = first_line(fault)
-    is_unwritable = isinstance(fault, OSError) and fault.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-    return why, "set HF_HOME to a folder that can be written" if is_unwritable else "check the name"
+    # The advice of the hub's library is for its callers.
+    if isinstance(fault, GatedRepoError):
+        why = "it is gated"
+    elif isinstance(fault, RepositoryNotFoundError):
+        why = "it has none of that name, or not for you"
+    elif isinstance(fault, LocalEntryNotFoundError):
+        why = "its cache has none of that name, and the hub was not reached"
+    return ModelError(
+        f"{_demand(named_by)}, got {name}: no such directory, and the hub did not return it ({why}); "
+        "check the name and the network, accept a gated model's conditions and log in (hf auth login), "
+        "unset HF_HUB_OFFLINE, or set HF_HOME to a folder that can be written"
+    )
 
 
 def name_of(model: Model) -> str:

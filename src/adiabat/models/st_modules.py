@@ -18,39 +18,15 @@ PATH_OF_CLASS = re.compile(
 )
 """Locations of sentence-transformers' modules, under old and new names."""
 
-RERANKER = "a reranker (cross-encoder), which scores pairs of texts"
-SPARSE = "a sparse encoder (SPLADE), which weighs the words of its vocabulary"
-LATE_INTERACTION = "a late-interaction model (ColBERT), which gives a vector for each token"
-
-OTHER_TYPES: Mapping[str, str] = {
-    "CrossEncoder": RERANKER,
-    "SparseEncoder": SPARSE,
-    "MultiVectorEncoder": LATE_INTERACTION,
-    "ColBERT": LATE_INTERACTION,
-}
-"""Values of ``model_type`` in the root configuration beside ``SentenceTransformer``."""
-
-OTHER_CLASSES: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("SpladePooling", "MLMTransformer", "SparseAutoEncoder", "SparseStaticEmbedding"), SPARSE
-    ),
-    **dict.fromkeys(
-        ("MultiVectorMask", "BaseTokenPooling", "HierarchicalTokenPooling", "LambdaTokenPooling"),
-        LATE_INTERACTION,
-    ),
-    "LogitScore": RERANKER,
-}
-"""Modules that identify other kinds of models."""
-
-OTHER_ARCHITECTURES: Mapping[str, str] = {
-    "ForSequenceClassification": "a reranker or classifier, which scores texts by a head on top",
-    "ForTokenClassification": "a tagger, which labels tokens by a head on top",
-    "ForQuestionAnswering": "a reader, which marks answers by a head on top",
-    "ForMultipleChoice": "a model for multiple choice, which scores texts by a head on top",
-    "ForRetrieval": LATE_INTERACTION,
-    "ColBERT": LATE_INTERACTION,
-}
-"""Suffixes of architecture names with a head other than a language-modelling head."""
+OTHER_ARCHITECTURES = (
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMultipleChoice",
+    "ForRetrieval",
+    "ColBERT",
+)
+"""Endings of architectures with a head on top: rerankers, classifiers, taggers, late interaction."""
 
 ROUTER_PARAMETERS = frozenset({"default_route", "allow_empty_key", "route_mappings"})
 
@@ -63,10 +39,10 @@ class Module:
     folder: Path
 
 
-def other_model(folder: Path, kind: str) -> ModelError:
-    """The error for a model that is not an embedding model."""
+def other_model(folder: Path, kind: object) -> ModelError:
+    """The error for a reranker, a sparse encoder, a late-interaction model or anything else."""
     return ModelError(
-        f"{folder} must be a model that gives each text one vector, got {kind}; choose another model"
+        f"{folder} must be a model that gives each text one vector, got one of type {kind}; choose another"
     )
 
 
@@ -76,11 +52,8 @@ def require_no_head(folder: Path) -> None:
     """
     architectures = read_json(folder / "config.json").get("architectures")
     for architecture in architectures if isinstance(architectures, list) else []:
-        kind = next(
-            (kind for ending, kind in OTHER_ARCHITECTURES.items() if str(architecture).endswith(ending)), None
-        )
-        if kind is not None:
-            raise other_model(folder, f"{architecture}, {kind}")
+        if str(architecture).endswith(OTHER_ARCHITECTURES):
+            raise other_model(folder, architecture)
 
 
 def read_modules(folder: Path) -> list[Module]:
@@ -107,15 +80,10 @@ def read_modules(folder: Path) -> list[Module]:
 def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
     """The module with a dotted type in a named folder, as listed in the file at `path`."""
     known = PATH_OF_CLASS.fullmatch(str(dotted))
-    kind = str(dotted).rsplit(".", 1)[-1]
-    if str(dotted).startswith("pylate."):
-        raise other_model(folder, f"{LATE_INTERACTION}: {path.name} names {dotted}")
-    if kind in OTHER_CLASSES and str(dotted).startswith("sentence_transformers."):
-        raise other_model(folder, f"{OTHER_CLASSES[kind]}: {path.name} names {dotted}")
     if known is None:
         raise ModelError(
-            f"{path} must name modules of sentence-transformers itself, got {dotted}, code of the model's "
-            "own or of another library, which adiabat does not run; choose another model"
+            f"{path} must name modules of embedding models of sentence-transformers, got {dotted}; "
+            "adiabat runs no code of other libraries or of the model; choose another"
         )
     module = folder / name
     # A folder outside the model's, for example through a symbolic link, could make adiabat read any file of
@@ -190,11 +158,21 @@ FILES = tuple(f"sentence_{family}_config.json" for family in FAMILIES)
 """Old versions named the file after the family; the first non-empty one is used."""
 
 KNOWN = frozenset(
-    {
-        *("max_seq_length", "query_length", "document_length", "do_lower_case"),
-        *("modality_config", "module_output_name", "processing_kwargs"),
-        *("model_kwargs", "model_args", "processor_kwargs", "tokenizer_args", "config_kwargs", "config_args"),
-    }
+    (
+        "max_seq_length",
+        "query_length",
+        "document_length",
+        "do_lower_case",
+        "modality_config",
+        "module_output_name",
+        "processing_kwargs",
+        "model_kwargs",
+        "model_args",
+        "processor_kwargs",
+        "tokenizer_args",
+        "config_kwargs",
+        "config_args",
+    )
 )
 
 LIMITS = {
@@ -230,6 +208,9 @@ IDLE_MODEL_OPTIONS = frozenset(
 """Options that do not change vectors beyond rounding: weights are always loaded in float32, and poolers are
 never used."""
 
+UNUSABLE_CONFIG = ("auto_map", "code_revision", "gguf_file", "return_unused_kwargs")
+"""Options of the backbone's configuration that would run other code, or return something else."""
+
 CONFIG_SWITCHES = ("is_causal",)
 """Settings of backbones that are true or false, and that transformers does not check."""
 
@@ -244,18 +225,22 @@ TOKENIZER_SWITCHES = (
 """Options of tokenizers that are true or false, and change tokens; transformers takes any value."""
 
 TOKENIZER_OPTIONS = frozenset(
-    {
-        *(
-            "truncation_side",
-            "padding_side",
-            "use_fast",
-            "legacy",
-            "clean_up_tokenization_spaces",
-            "chat_template",
-        ),
+    (
+        "truncation_side",
+        "padding_side",
+        "use_fast",
+        "legacy",
+        "clean_up_tokenization_spaces",
+        "chat_template",
+        "bos_token",
+        "eos_token",
+        "unk_token",
+        "sep_token",
+        "pad_token",
+        "cls_token",
+        "mask_token",
         *TOKENIZER_SWITCHES,
-        *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
-    }
+    )
 )
 
 FIXED_CALL: Mapping[str, tuple[object, ...]] = {
@@ -269,18 +254,17 @@ FIXED_CALL: Mapping[str, tuple[object, ...]] = {
 }
 
 IDLE_CALL = frozenset(
-    {
-        *(
-            "padding",
-            "padding_side",
-            "pad_to_multiple_of",
-            "logits_to_keep",
-            "verbose",
-            "return_token_type_ids",
-            "return_length",
-        ),
-        *("return_special_tokens_mask", "return_offsets_mapping"),
-    }
+    (
+        "padding",
+        "padding_side",
+        "pad_to_multiple_of",
+        "logits_to_keep",
+        "verbose",
+        "return_token_type_ids",
+        "return_length",
+        "return_special_tokens_mask",
+        "return_offsets_mapping",
+    )
 )
 """Options of a call that do not change vectors, because padding is masked."""
 
@@ -305,10 +289,8 @@ class TransformerSettings:
 
 def read_transformer_settings(folder: Path) -> TransformerSettings:
     """Read the settings file of the backbone, under any of its names."""
-    path, record = next(
-        ((folder / name, record) for name in FILES if (record := read_json(folder / name))),
-        (folder / FILES[0], {}),
-    )
+    path = next((folder / name for name in FILES if read_json(folder / name)), folder / FILES[0])
+    record = read_json(path)
     checked_keys(path, record, known=KNOWN, fixed=FIXED)
     _require_text_states(path, record)
     checked_keys(path, _options(path, record, "model_args", "model_kwargs"), known=IDLE_MODEL_OPTIONS)
@@ -317,14 +299,7 @@ def read_transformer_settings(folder: Path) -> TransformerSettings:
     require_switches(tokenizer, TOKENIZER_SWITCHES, path=path)
     config = _options(path, record, "config_args", "config_kwargs")
     require_switches(config, CONFIG_SWITCHES, path=path)
-    checked_keys(
-        path,
-        {
-            key: config[key]
-            for key in ("auto_map", "code_revision", "gguf_file", "return_unused_kwargs")
-            if key in config
-        },
-    )
+    checked_keys(path, {key: config[key] for key in UNUSABLE_CONFIG if key in config})
     limits = {
         "max_tokens": tokenizer.pop("model_max_length", record.get("max_seq_length")),
         "query_max_tokens": record.get("query_length"),
@@ -363,11 +338,8 @@ def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
         fixed={"method": ("forward",), "method_output_name": ("last_hidden_state", ["last_hidden_state"])},
     )
     if "modality_config" in record:
-        checked_keys(
-            path,
-            {"module_output_name": record.get("module_output_name")},
-            fixed={"module_output_name": ("token_embeddings",)},
-        )
+        name = record.get("module_output_name")
+        checked_keys(path, {"module_output_name": name}, fixed={"module_output_name": ("token_embeddings",)})
 
 
 def _limits_of_calls(path: Path, record: Mapping[str, Any]) -> dict[str, int | None]:

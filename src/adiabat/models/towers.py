@@ -214,18 +214,20 @@ def build_towers(
     _require_fitting(start, source, kind, top)
     query = trainable_copy(start.query)
     document = query if kind == "shared" else trainable_copy(source).to(query.device)
-    tops = [tower.projections[-1] if len(tower.projections) else None for tower in (start.query, source)]
-    if kind == "shared_projection" and not top.requested and tops[0] is not None and tops[0] is tops[1]:
-        document.projections[-1] = query.projections[-1]
-    elif kind == "shared_projection":
-        projection = top.for_tower(query)
-        query.projections.append(projection)
-        document.projections.append(projection)
+    if kind == "shared_projection":
+        # Modules are equal only to themselves.
+        last = start.query.projection_list()[-1:]
+        if last and last == source.projection_list()[-1:] and not top.requested:
+            document.projections[-1] = query.projections[-1]
+        else:
+            projection = top.for_tower(query)
+            query.projections.append(projection)
+            document.projections.append(projection)
     elif top.requested:
-        for tower in dict.fromkeys(
-            tower for side, tower in (("query", query), ("document", document)) if side != frozen
-        ):
-            top.add_to(tower)
+        if frozen != "query":
+            top.add_to(query)
+        if frozen != "document" and document is not query:
+            top.add_to(document)
     if frozen is not None and query.width != document.width:
         other, new = (document, query) if frozen == "document" else (query, document)
         raise ModelError(
