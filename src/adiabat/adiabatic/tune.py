@@ -34,7 +34,7 @@ from adiabat.models.model_names import with_starts
 from adiabat.models.towers import DualEncoder, merged_tower
 from adiabat.results.evaluation_result import Result
 from adiabat.results.power_record import Power
-from adiabat.results.training_record import LayerChange
+from adiabat.results.training_record import LayerChange, TrainingRecord
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, is_job, read_description
 from adiabat.store.addressing import stored_documents
@@ -42,7 +42,7 @@ from adiabat.training.checkpoint import Outcome, Position
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import ROUNDED_AWAY
 from adiabat.training.passes import side_passes
-from adiabat.training.run_record import finish_run, layer_changes, record_of, result_of
+from adiabat.training.run_record import finish_run, layer_changes, log_fields, result_of
 from adiabat.training.time_limit import LEAST_LEFT, seconds_since
 
 LONG_JOB = 3600.0
@@ -346,20 +346,19 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
         update={"budget_seconds": description["tune"].get("budget_seconds")}
     )
     settings = run.settings.model_copy(update={"tune": tune})
-    record = record_of(
-        run.job,
-        outcome,
+    total = run.settings.tune.max_epochs * run.settings.tune.batches_per_epoch
+    measures = () if objective.guard is None else objective.guard.measures
+    record = TrainingRecord(
+        **log_fields(run.job, outcome, total=total, measures=measures),
         settings=settings.recorded(),
         kind="tuning",
         unit="pairs",
         trained_on=_trained_on(objective),
         parameters=sum(weights.numel() for weights in parameters),
         trainable=sum(weights.numel() for weights in parameters if weights.requires_grad),
-        validated=pairs_of(objective.validation),
+        validation_pairs=pairs_of(objective.validation),
         layers=_layers(run, tower),
         notes=(*notes, *_notes(objective, run.settings)),
-        total=run.settings.tune.max_epochs * run.settings.tune.batches_per_epoch,
-        measures=() if objective.guard is None else objective.guard.measures,
     )
     return result_of(
         run.job,

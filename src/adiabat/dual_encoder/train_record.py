@@ -17,10 +17,10 @@ from adiabat.dual_encoder.tower_setup import Built, named_weights
 from adiabat.models.model_names import with_starts
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
-from adiabat.results.training_record import LayerChange
+from adiabat.results.training_record import LayerChange, TrainingRecord
 from adiabat.runs.run_config import Job, read_description, without_none
 from adiabat.training.checkpoint import Outcome
-from adiabat.training.run_record import layer_changes, record_of, result_of
+from adiabat.training.run_record import layer_changes, log_fields, result_of
 
 TIMED_STEPS = 3
 """Steps that an estimate takes; the first one, which also sets things up, does not count for the time."""
@@ -158,6 +158,7 @@ def result_of_run(
     parameters, trained = counts_of(objective)
     steps = outcome.position.step
     if objective.stream is None:
+        passes: float | None = steps * settings.train.batch_size / objective.sampler.pairs
         amount_read = f"{len(objective.train):,} pairs"
         drawn = mixture_note(objective.sampler, objective.train, settings, steps=steps)
         outcome_notes = [left_out_note(objective.sampler, steps=steps), drawn]
@@ -165,27 +166,22 @@ def result_of_run(
         last = objective.at(max(0, steps - 1))
         amount_read = f"{objective.stream.drawn(steps, last).sum():,} pairs of a stream"
         outcome_notes = [*objective.stream.notes(steps, last)]
+        passes = None
     queries = len(objective.validation.query_rows)
     by_pairs = settings.train.error_unit == "pairs"
-    passes = None
-    if objective.stream is None:
-        passes = steps * settings.train.batch_size / objective.sampler.pairs
-    record = record_of(
-        job,
-        outcome,
+    budget = settings.train.budget_flops
+    record = TrainingRecord(
+        **log_fields(job, outcome, total=objective.steps, planned=budget, measures=("P@1", "RR")),
         settings=settings.recorded(),
         kind="training",
         unit=settings.train.error_unit,
         trained_on=f"{objective.train.name}: {amount_read}, validated on {queries:,} queries",
         parameters=parameters,
         trainable=trained,
-        validated=listed_pairs(objective.validation) if by_pairs else queries,
+        validation_pairs=listed_pairs(objective.validation) if by_pairs else queries,
         layers=_layers(built, plain),
         notes=(*notes_of(objective), *filter(None, outcome_notes)),
         passes=passes,
-        total=objective.steps,
-        planned=settings.train.budget_flops,
-        measures=("P@1", "RR"),
     )
     digests = {f"{name}_sha256": digest for name, digest in read_description(job).get("digests", {}).items()}
     return result_of(

@@ -6,8 +6,9 @@ update. Every schedule may begin with a linear warm-up, and its own curve starts
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -115,15 +116,17 @@ def make_optimizer(
         weights = chain.from_iterable(group["params"] for group in groups)
         fused = all(each.device.type in _FUSED_DEVICES for each in weights)
         return torch.optim.AdamW(groups, lr=learning_rate, fused=fused)
-    if name == "adamax":
-        return torch.optim.Adamax(groups, lr=learning_rate)
-    if name == "adamax-no-momentum":
-        return torch.optim.Adamax(groups, lr=learning_rate, betas=(0.0, 0.0))
-    if name == "adadelta":
-        return torch.optim.Adadelta(groups, lr=learning_rate)
-    if name == "adafactor":
-        return torch.optim.Adafactor(groups, lr=learning_rate)
-    return torch.optim.SGD(groups, lr=learning_rate)
+    return _OTHERS[name](groups, lr=learning_rate)
+
+
+_OTHERS: Mapping[OptimizerName, Callable[..., torch.optim.Optimizer]] = {
+    "adamax": torch.optim.Adamax,
+    "adamax-no-momentum": partial(torch.optim.Adamax, betas=(0.0, 0.0)),
+    "adadelta": torch.optim.Adadelta,
+    "adafactor": torch.optim.Adafactor,
+    "sgd": torch.optim.SGD,
+}
+"""Optimisers whose kernels torch chooses itself."""
 
 
 def _torch_groups(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -27,58 +27,35 @@ from adiabat.runs.run_log import REMEDY, read_log
 from adiabat.training.checkpoint import Outcome, drop_older
 
 
-def record_of(
-    job: Job,
-    outcome: Outcome,
-    *,
-    settings: Mapping[str, Any],
-    kind: Literal["tuning", "training"],
-    unit: Literal["pairs", "queries"],
-    trained_on: str,
-    parameters: int,
-    trainable: int,
-    validated: int,
-    layers: list[LayerChange],
-    notes: tuple[str, ...],
-    total: int,
-    planned: float | None = None,
-    passes: float | None = None,
-    measures: Sequence[str] = (),
-) -> TrainingRecord:
-    """Assemble the record of a run.
+def log_fields(
+    job: Job, outcome: Outcome, *, total: int, planned: float | None = None, measures: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The fields of a `TrainingRecord` that follow from the log of a run and from its end.
 
     Args:
-        planned: Its budget in FLOP; without a budget (None), the FLOP of all its steps.
-        passes: Number of passes over the pairs; None if the run does not count them.
+        total: Number of steps that were planned.
+        planned: The budget in FLOP; without a budget (None), the FLOP of all planned steps.
+        measures: Further figures of a validation to take from the log.
     """
     position, rows = outcome.position, list(read_log(job.log))
     validations = [row for row in rows if "validation_loss" in row]
     with layout_of(job.log, remedy=REMEDY, error=JobError):
         measured = {name: _by_epoch(validations, f"validation_{name}") for name in measures}
-    return TrainingRecord(
-        settings=dict(settings),
-        trained_on=trained_on,
-        parameters=parameters,
-        trainable=trainable,
-        steps=position.step,
-        epochs=position.epoch,
-        best_epoch=position.best_epoch,
-        stop_reason=outcome.reason,
-        seconds=position.seconds,
-        loss=[(row["step"], row["loss"]) for row in rows if "loss" in row],
-        validation_loss=_by_epoch(validations, "validation_loss"),
-        validation_errors=_by_epoch(validations, "validation_errors"),
-        validation_pairs=validated,
-        layers=layers,
-        notes=notes,
-        kind=kind,
-        unit=unit,
-        passes=passes,
-        flops=position.flops,
-        operations=position.operations,
-        planned=planned or position.flops * total / max(1, position.step),
-        measures=measured,
-    )
+    return {
+        "steps": position.step,
+        "epochs": position.epoch,
+        "best_epoch": position.best_epoch,
+        "stop_reason": outcome.reason,
+        "seconds": position.seconds,
+        "loss": [(row["step"], row["loss"]) for row in rows if "loss" in row],
+        "validation_loss": _by_epoch(validations, "validation_loss"),
+        "validation_errors": _by_epoch(validations, "validation_errors"),
+        "flops": position.flops,
+        "operations": position.operations,
+        # The mean step so far, as often as the run was to take one.
+        "planned": planned or position.flops * total / max(1, position.step),
+        "measures": measured,
+    }
 
 
 def _by_epoch(rows: Sequence[Mapping[str, Any]], column: str) -> list[tuple[Any, Any]]:
