@@ -68,8 +68,8 @@ def forwards(
     torch.set_num_threads(1 if encoder.training else 2)
     with side_passes(encoder, precision=precision, chunking=chunking) as passes:
         # Looks for a prefix now, so that the token it passes is not counted.
-        passes._manner(0)
-        for (copy,) in passes._copies:
+        passes._manner(passes._towers[0])
+        for copy in passes._towers[0].copies:
             for number, block in enumerate(blocks_of(copy.backbone)):
                 inner = next(part for part in block.modules() if isinstance(part, nn.Linear))
                 inner.register_forward_hook(
@@ -221,10 +221,10 @@ def test_what_is_unfrozen_between_steps_shortens_the_prefix():
     encoder = train_from(tiny_encoder(layers=3), 2)
     table = TokenTable.of(encoder, TEXTS, side="query")
     with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
-        assert passes._manner(0).prefix == 2
+        assert passes._manner(passes._towers[0]).prefix == 2
         blocks_of(encoder.backbone)[0].requires_grad_(True)
         embeddings = passes.embed(table, PICKED)
-        assert passes._manner(0).prefix == 0
+        assert passes._manner(passes._towers[0]).prefix == 0
         embeddings.square()[:, 0].sum().backward()
     assert any(weights.grad is not None for weights in blocks_of(encoder.backbone)[0].parameters())
 
@@ -240,7 +240,7 @@ def test_a_record_lives_until_its_chunk_has_its_gradient_or_nobody_can_ask_for_i
         records = [
             weakref.ref(output.value) for chunk in embeddings.grad_fn.shares[0] for output in chunk._record
         ]
-        ((copy,),) = passes._copies
+        (copy,) = passes._towers[0].copies
         copy.register_forward_pre_hook(
             lambda module, given: alive.append(sum(record() is not None for record in records))
         )

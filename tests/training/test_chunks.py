@@ -146,7 +146,7 @@ def test_many_random_batches_have_few_shapes():
     random = np.random.default_rng(0)
     shapes: set[tuple[int, ...]] = set()
     with side_passes(encoder, precision="fp32", chunking=Chunking(64, buckets=BUCKETS)) as passes:
-        for (copy,) in passes._copies:
+        for copy in passes._towers[0].copies:
             copy.register_forward_pre_hook(lambda module, given: shapes.add(tuple(given[0].input_ids.shape)))
         for _ in range(20):
             passes.embed(table, random.integers(0, len(TEXTS), random.integers(1, 30)))
@@ -161,7 +161,7 @@ def test_compiled_blocks_have_one_graph_for_batches_of_every_shape_and_the_same_
     encoder = tiny_encoder(kind).eval()
     random = np.random.default_rng(0)
     with side_passes(encoder, precision="fp32", chunking=Chunking(64, compiled=True)) as passes:
-        assert len(passes._copies) == 1
+        assert passes._threads == 1
         for count in (7, 12, 3, 29):
             check_alike(encoder, passes, random.integers(0, len(TEXTS), count))
         many = len(graphs)

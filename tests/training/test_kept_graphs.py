@@ -72,7 +72,7 @@ def step(kind: Kind, kept_bytes: int | None, *, dropout: bool) -> tuple[list[tor
     ) as passes:
         torch.manual_seed(3)
         cost = passes.operations([Group(table, PICKED)])
-        for (copy,) in passes._copies:
+        for copy in passes._towers[0].copies:
             copy.register_forward_hook(lambda module, given, result: passed.append(len(result)))
         (passes.embed(table, PICKED) * target).sum().square().backward()
         assert cost == passes.operations([Group(table, PICKED)])
@@ -119,7 +119,7 @@ def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradie
     with side_passes(encoder, precision="fp32", chunking=Chunking(60, kept_bytes=10**12)) as passes:
         assert passes.relieve() == 30
         assert passes.relieve() is None
-        passes._copies[0][0].register_forward_hook(
+        passes._towers[0].copies[0].register_forward_hook(
             lambda module, given, result: lengths.append(sum(given[0].layout.lengths))
         )
         torch.manual_seed(3)
@@ -149,7 +149,7 @@ def test_what_is_free_also_holds_a_graph_that_is_made_again(monkeypatch: pytest.
         )
         passes = Passes(encoder, precision="fp32", chunking=Chunking(20, cached=True, kept_bytes=stated))
         groups = [Group(table, np.arange(len(TEXTS)))]
-        pieces, manners = passes._pieces(groups), [passes._manner(0)]
+        pieces, manners = passes._pieces(groups), [passes._manner(passes._towers[0])]
         kept = [
             piece.tokens
             for (_, piece), keeps in zip(pieces, passes._kept(groups, pieces, manners), strict=True)

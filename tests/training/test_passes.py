@@ -141,7 +141,7 @@ def test_with_dropout_on_random_numbers_come_in_an_order_of_their_own_or_from_on
 ):
     encoder, found = tiny_encoder(kind).train(), []
     with side_passes(encoder, precision="fp32") as passes:
-        assert len(passes._copies) == threads
+        assert passes._threads == threads
         for seed in (0, 0, 1):
             torch.manual_seed(seed)
             found.append(passed(encoder, passes, np.arange(len(TEXTS))))
@@ -190,7 +190,7 @@ def test_gradients_add_to_what_is_there_and_weights_are_frozen_and_unfrozen_betw
 def test_a_tower_without_trainable_weights_passes_once(trainable: bool):
     encoder = tiny_encoder().eval().requires_grad_(trainable)
     with side_passes(encoder, precision="fp32", chunking=CACHED) as passes:
-        counts = counting(*(copy for (copy,) in passes._copies))
+        counts = counting(*passes._towers[0].copies)
         embeddings = passes.embed(table_of(encoder), np.arange(5))
         (embeddings * torch.ones(encoder.width, requires_grad=True)).sum().backward()
     assert sum(counts) == (10 if trainable else 5)
@@ -204,7 +204,7 @@ def test_a_pass_that_fails_reaches_the_caller_and_leaves_nothing_behind_for_the_
         embeddings = passes.embed(table_of(encoder), np.arange(5))
         weights = next(
             weights
-            for name, weights in passes._copies[0][0].named_parameters()
+            for name, weights in passes._towers[0].copies[0].named_parameters()
             if name.endswith("intermediate.dense.weight")
         )
         hook = weights.register_hook(lambda gradient: (_ for _ in ()).throw(OSError("no")))
@@ -238,12 +238,12 @@ def test_weights_and_gradients_are_float32_whatever_the_pass_computes_in(cached:
     encoder, computed = tiny_encoder(projection=8).eval(), []
     _, wanted = passed(encoder, Passes(encoder, precision="fp32"), np.arange(5))
     with side_passes(encoder, precision=precision, chunking=Chunking(12, cached)) as passes:
-        for (copy,) in passes._copies:
+        for copy in passes._towers[0].copies:
             copy.projections[0].linear.register_forward_hook(
                 lambda module, given, output: computed.append(output.dtype)
             )
         embeddings, found = passed(encoder, passes, np.arange(5))
-        masters = {weights.dtype for (copy,) in passes._copies for weights in copy.parameters()}
+        masters = {weights.dtype for copy in passes._towers[0].copies for weights in copy.parameters()}
     assert set(computed) == {torch.bfloat16 if precision == "bf16" else torch.float32}
     assert masters == {embeddings.dtype} == {gradient.dtype for gradient in found.values()} == {torch.float32}
     direction = torch.cosine_similarity(
@@ -313,7 +313,7 @@ def test_two_towers_of_different_size_and_a_tower_given_twice_pass_together(chun
 def test_a_group_that_the_loss_does_not_depend_on_and_one_that_is_frozen_pass_once(frozen: bool):
     query, document = tiny_encoder().eval(), tiny_encoder(seed=1).eval().requires_grad_(not frozen)
     with side_passes(query, document, precision="fp32", chunking=CACHED) as passes:
-        counts = [counting(*(copies[tower] for copies in passes._copies)) for tower in (0, 1)]
+        counts = [counting(*tower.copies) for tower in passes._towers]
         embeddings = passes.embed_all(groups_of(query, document, towers=(0, 1)))
         (scores(*embeddings) if frozen else embeddings[0].sum()).backward()
     assert [sum(each) for each in counts] == [2 * 4, 5]
@@ -346,7 +346,7 @@ def test_a_text_of_a_larger_tower_or_of_a_trained_one_counts_for_several(frozen:
     table = TokenTable.of(small, ["abcd"] * 3, side="query")
     with side_passes(small, large, precision="fp32", chunking=Chunking(6)) as passes:
         groups = [Group(table, np.arange(3), 0), Group(table, np.arange(1), 1)]
-        shares = passes._shares(groups, [passes._manner(tower) for tower in (0, 1)])
+        shares = passes._shares(groups, [passes._manner(tower) for tower in passes._towers])
     assert [[chunk.group for chunk in share] for share in shares] == [[1], [0, 0, 0]]
 
 
@@ -368,7 +368,7 @@ def test_groups_may_be_empty():
 @pytest.mark.parametrize("kind", KINDS)
 def test_copies_share_the_memory_of_weights_and_pack_where_they_can(kind: Kind):
     encoder = tiny_encoder(kind)
-    (first,), (second,) = training_copies([encoder], 2, Chunking(), "fp32")
+    ((first, second),) = training_copies([encoder], 2, Chunking(), "fp32")
     for own, one, other in zip(encoder.parameters(), first.parameters(), second.parameters(), strict=True):
         assert one is own
         assert other is not own

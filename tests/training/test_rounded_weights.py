@@ -37,6 +37,6 @@ def test_rounded_weights_stay_in_the_copies() -> None:
     encoder = tiny_encoder().eval()
     with side_passes(encoder, precision="bf16") as passes:
         passed(encoder, passes, np.array([3, 1]))
-        assert any("weight" in vars(layer) for (copy,) in passes._copies for layer in copy.modules())
+        assert any("weight" in vars(layer) for copy in passes._towers[0].copies for layer in copy.modules())
     assert not any("weight" in vars(layer) for layer in encoder.modules())
     assert {weights.dtype for weights in encoder.parameters()} == {torch.float32}

@@ -137,16 +137,18 @@ class Manner:
     Attributes:
         draws: Whether random numbers may be drawn, so that their state must be kept.
         prefix: Leading blocks whose output the second pass takes from the first.
-        compiled: Whether blocks are compiled.
     """
 
     precision: Precision
+    chunking: Chunking
     trained: bool
-    cached: bool
-    checkpointed: bool
     draws: bool
     prefix: int
-    compiled: bool
+
+    @property
+    def cached(self) -> bool:
+        """Whether chunks are recomputed for their gradient, unless their graph is kept."""
+        return self.trained and self.chunking.cached
 
 
 @dataclass(slots=True)
@@ -206,12 +208,12 @@ class Chunk:
             if self.seed is not None:
                 stack.enter_context(drawing_from(torch.Generator().manual_seed(self.seed)))
             stack.enter_context(torch.set_grad_enabled(graph))
-            if self.manner.compiled:
+            if self.manner.chunking.compiled:
                 # Here, since the setting belongs to a thread: a chunk that is computed again passes in
                 # another one.
                 stack.enter_context(enough_graphs())
             stack.enter_context(autocast(self.encoder.device, self.manner.precision))
-            if graph and self.manner.checkpointed:
+            if graph and self.manner.chunking.checkpointed:
                 # Blocks of a prefix have nothing to recompute.
                 stack.enter_context(checkpointed(self.blocks[self.manner.prefix :], draws=self.manner.draws))
             return self._embeddings()
@@ -237,16 +239,18 @@ class Chunk:
 def training_copies(
     encoders: Sequence[Encoder], count: int, chunking: Chunking, precision: Precision
 ) -> list[list[Encoder]]:
-    """Copies of towers for passes in several threads, without padding if backbone and device allow that."""
+    """Copies of each tower for passes in several threads, without padding if backbone and device allow
+    that.
+    """
     copies = [
         thread_replicas(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders
     ]
-    for towers in copies:
-        for number, copy in enumerate(towers):
+    for of_tower in copies:
+        for number, copy in enumerate(of_tower):
             if number:
                 _give_own_gradients(copy)
             _prepare(copy, chunking, precision)
-    return [list(thread) for thread in zip(*copies, strict=True)]
+    return copies
 
 
 def _prepare(copy: Encoder, chunking: Chunking, precision: Precision) -> None:

@@ -61,6 +61,50 @@ class Group:
     tower: int = 0
 
 
+class _Tower:
+    """A tower with its copies for threads, and what is found out about its passes once.
+
+    Some of that depends on which weights are trained, and is stored by their `flags`.
+    """
+
+    def __init__(self, encoder: Encoder, copies: Sequence[Encoder]) -> None:
+        self.encoder = encoder
+        self.copies = copies
+        self.blocks = [blocks_of(copy.backbone) for copy in copies]
+        self.size = size_of(encoder)
+        self.packed = is_packed(copies[0])
+        self.graph_bytes: dict[tuple[bool, ...], float] = {}
+        self._weights = list(encoder.parameters())
+        self._prefixes: dict[tuple[bool, ...], int] = {}
+        self._operations: dict[tuple[bool, ...], TowerOperations] = {}
+
+    @property
+    def flags(self) -> tuple[bool, ...]:
+        """Which weights are trained; methods may freeze or free some between steps."""
+        return tuple(weights.requires_grad for weights in self._weights)
+
+    def prefix(self) -> int:
+        """Leading blocks that need not be recomputed."""
+        flags = self.flags
+        if all(flags):
+            return 0
+        if flags not in self._prefixes:
+            self._prefixes[flags] = frozen_prefix(self.copies[0], self.blocks[0])
+        return self._prefixes[flags]
+
+    def operations(self) -> TowerOperations:
+        """The cost of passes, counted operation by operation."""
+        flags = self.flags
+        if flags not in self._operations:
+            self._operations[flags] = operations_of(self.encoder)
+        return self._operations[flags]
+
+    def twins(self) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
+        """Each parameter with that of every thread but the first, which has the tower's own parameters."""
+        for copy in self.copies[1:]:
+            yield from zip(self.encoder.parameters(), copy.parameters(), strict=True)
+
+
 class Passes:
     """Embeds batches differentiably; `side_passes` makes one that uses two threads."""
 
@@ -75,20 +119,16 @@ class Passes:
         """Set up.
 
         Args:
+            copies: Copies of each encoder, one for each thread; none passes the encoders themselves.
             run: Runs jobs in parallel and returns their results in order; None runs them one after the other.
             chunking: None makes one chunk for each thread.
         """
-        self._encoders = encoders
-        self._weights = [list(encoder.parameters()) for encoder in encoders]
-        self._copies = [list(towers) for towers in copies] or [list(encoders)]
+        of_each = copies or [[encoder] for encoder in encoders]
+        self._towers = list(map(_Tower, encoders, of_each))
+        self._threads = len(copies[0]) if copies else 1
         self._precision = precision
         self._run: Runner = run or partial(map, call)
         self._chunking = chunking or Chunking()
-        self._sizes = [size_of(encoder) for encoder in encoders]
-        self._blocks = [_blocks_of_each(towers) for towers in self._copies]
-        self._prefixes: dict[tuple[int, tuple[bool, ...]], int] = {}
-        self._counted: dict[tuple[int, tuple[bool, ...]], TowerOperations] = {}
-        self._graph_bytes: dict[tuple[int, tuple[bool, ...]], float] = {}
         self._room = self._chunking.kept_bytes
         self._relieved = False
         # Only in copies: a tower must not keep rounded weights of an earlier step.
@@ -112,7 +152,7 @@ class Passes:
             twin.requires_grad_(weights.requires_grad)
         for rounded in self._rounded:
             rounded.renew()
-        manners = [self._manner(tower) for tower in range(len(self._encoders))]
+        manners = [self._manner(tower) for tower in self._towers]
         shares = self._shares(groups, manners)
         trained = [manners[group.tower].trained for group in groups]
         # One chunk needs no joining: its own graph is that of the batch.
@@ -140,7 +180,7 @@ class Passes:
 
     def operations(self, groups: Sequence[Group]) -> float:
         """Cost of passing groups forward and backward, counted operation by operation."""
-        manners = [self._manner(tower) for tower in range(len(self._encoders))]
+        manners = [self._manner(tower) for tower in self._towers]
         pieces = self._pieces(groups)
         kept = self._kept(groups, pieces, manners)
         return sum(
@@ -149,51 +189,27 @@ class Passes:
         )
 
     def _operations(self, group: Group, piece: Piece, manner: Manner, *, recomputed: bool) -> float:
-        key = group.tower, self._flags(group.tower)
-        if key not in self._counted:
-            self._counted[key] = operations_of(self._encoders[group.tower])
+        tower = self._towers[group.tower]
         lengths = group.table.lengths[group.rows[piece.positions]]
-        packed = is_packed(self._copies[0][group.tower])
-        computed = padded_lengths(lengths, packed=packed, shape=piece.shape)
-        cached = manner.cached and recomputed
-        return self._counted[key].of(
-            computed, trained=manner.trained, cached=cached, checkpointed=manner.checkpointed
+        computed = padded_lengths(lengths, packed=tower.packed, shape=piece.shape)
+        cached, checkpointed = manner.cached and recomputed, manner.chunking.checkpointed
+        return tower.operations().of(
+            computed, trained=manner.trained, cached=cached, checkpointed=checkpointed
         )
 
-    def _flags(self, tower: int) -> tuple[bool, ...]:
-        """Which weights are trained; methods may freeze or free some between steps."""
-        return tuple(weights.requires_grad for weights in self._weights[tower])
-
-    def _manner(self, tower: int) -> Manner:
+    def _manner(self, tower: _Tower) -> Manner:
         """How a tower is passed, which may change from step to step."""
-        flags = self._flags(tower)
-        trained = torch.is_grad_enabled() and any(flags)
-        cached = trained and self._chunking.cached
-        return Manner(
-            precision=self._precision,
-            trained=trained,
-            cached=cached,
-            checkpointed=self._chunking.checkpointed,
-            draws=draws(self._copies[0][tower]),
-            prefix=self._prefix(tower, flags) if cached else 0,
-            compiled=self._chunking.compiled,
-        )
-
-    def _prefix(self, tower: int, flags: tuple[bool, ...]) -> int:
-        """Leading blocks that need not be recomputed, determined once for each choice of trained weights."""
-        if all(flags):
-            return 0
-        if (tower, flags) not in self._prefixes:
-            self._prefixes[tower, flags] = frozen_prefix(self._copies[0][tower], self._blocks[0][tower])
-        return self._prefixes[tower, flags]
+        trained = torch.is_grad_enabled() and any(tower.flags)
+        prefix = tower.prefix() if trained and self._chunking.cached else 0
+        return Manner(self._precision, self._chunking, trained, draws(tower.copies[0]), prefix)
 
     def _shares(self, groups: Sequence[Group], manners: Sequence[Manner]) -> list[list[Chunk]]:
         """Chunks of each thread, in a fixed order."""
         pieces = self._pieces(groups)
         kept = self._kept(groups, pieces, manners)
         factors = [
-            size * (GRADIENT_COST if manner.trained else 1)
-            for size, manner in zip(self._sizes, manners, strict=True)
+            tower.size * (GRADIENT_COST if manner.trained else 1)
+            for tower, manner in zip(self._towers, manners, strict=True)
         ]
         # Tokens times parameters, since attention is a small part of short texts.
         costs = [piece.tokens * factors[groups[number].tower] for number, piece in pieces]
@@ -202,14 +218,15 @@ class Passes:
         def chunk(thread: int, at: int) -> Chunk:
             number, piece = pieces[at]
             group = groups[number]
-            encoder, manner = self._copies[thread][group.tower], manners[group.tower]
-            seed = seeds[at] if manner.draws and is_packed(encoder) else None
-            blocks, rows = self._blocks[thread][group.tower], group.rows[piece.positions]
-            return Chunk(encoder, blocks, number, piece, group.table, rows, manner, seed, kept[at])
+            tower, manner = self._towers[group.tower], manners[group.tower]
+            # Other passes draw from torch's generator, one after the other.
+            seed = seeds[at] if manner.draws and tower.packed else None
+            copy, blocks, rows = tower.copies[thread], tower.blocks[thread], group.rows[piece.positions]
+            return Chunk(copy, blocks, number, piece, group.table, rows, manner, seed, kept[at])
 
         # The assignment to threads depends only on lengths, so that gradients are summed in the same order in
         # every run.
-        shares = enumerate(evenly(costs, len(self._copies)))
+        shares = enumerate(evenly(costs, self._threads))
         return [[chunk(thread, at) for at in share.tolist()] for thread, share in shares]
 
     def _pieces(self, groups: Sequence[Group]) -> list[tuple[int, Piece]]:
@@ -217,10 +234,10 @@ class Passes:
         pieces = []
         for number, group in enumerate(groups):
             lengths = group.table.lengths[group.rows]
-            encoder = self._copies[0][group.tower]
-            limit = encoder.settings.limit(group.table.side)
+            tower = self._towers[group.tower]
+            limit = tower.encoder.settings.limit(group.table.side)
             cut = pieces_of(
-                lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit
+                lengths, self._chunking, threads=self._threads, packed=tower.packed, longest=limit
             )
             pieces += [(number, piece) for piece in cut]
         return pieces
@@ -246,34 +263,29 @@ class Passes:
     def _room_for_graphs(self) -> int:
         """Bytes that kept graphs may take, the same in all steps of a run."""
         if self._room is None:
-            every = chain.from_iterable(self._weights)
-            self._room = free_bytes(self._encoders[0].device, every)
+            every = chain.from_iterable(tower.encoder.parameters() for tower in self._towers)
+            self._room = free_bytes(self._towers[0].encoder.device, every)
         return self._room
 
     def _bytes_per_token(self, group: Group, piece: Piece, manner: Manner) -> float:
         """Bytes of a graph for each token of a tower, measured on the first piece that asks, which is the
         longest of its batch.
         """
-        key = group.tower, self._flags(group.tower)
-        if key not in self._graph_bytes:
-            encoder, blocks = self._copies[0][group.tower], self._blocks[0][group.tower]
-            chunk = Chunk(
-                encoder, blocks, 0, piece, group.table, group.rows[piece.positions], manner, 0, kept=True
-            )
+        tower = self._towers[group.tower]
+        flags = tower.flags
+        if flags not in tower.graph_bytes:
+            encoder, rows = tower.copies[0], group.rows[piece.positions]
+            chunk = Chunk(encoder, tower.blocks[0], 0, piece, group.table, rows, manner, 0, kept=True)
             with RandomState.now(encoder.device).replayed():
                 total = graph_bytes(partial(chunk.pass_through, graph=True), encoder.parameters())
-            self._graph_bytes[key] = total / piece.tokens
-        return self._graph_bytes[key]
+            tower.graph_bytes[flags] = total / piece.tokens
+        return tower.graph_bytes[flags]
 
     def _twins(self) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
-        """Each of the towers' parameters with that of every thread but the first."""
-        for copies in self._copies[1:]:
-            for encoder, copy in zip(self._encoders, copies, strict=True):
-                yield from zip(encoder.parameters(), copy.parameters(), strict=True)
+        return chain.from_iterable(tower.twins() for tower in self._towers)
 
     def _collect(self) -> None:
         """Add the gradients of every other thread to those of the first, and clear them."""
-        # The first thread has the towers' own parameters, so its gradients are already in place.
         for weights, twin in self._twins():
             if twin.grad is not None:
                 weights.grad = twin.grad if weights.grad is None else weights.grad.add_(twin.grad)
@@ -282,10 +294,6 @@ class Passes:
     def _forget(self) -> None:
         for _, twin in self._twins():
             twin.grad = None
-
-
-def _blocks_of_each(towers: Sequence[Encoder]) -> list[list[nn.Module]]:
-    return [blocks_of(encoder.backbone) for encoder in towers]
 
 
 class _Joined(torch.autograd.Function):
@@ -301,7 +309,7 @@ class _Joined(torch.autograd.Function):
         trained: Sequence[bool],
     ) -> tuple[Tensor, ...]:
         """Arrange the chunks in the order of their groups; `root` makes autograd call `backward`."""
-        towers = [passes._encoders[group.tower] for group in groups]
+        towers = [passes._towers[group.tower].encoder for group in groups]
         joined = [
             torch.empty(len(group.rows), tower.width, device=tower.device)
             for group, tower in zip(groups, towers, strict=True)
