@@ -192,7 +192,7 @@ def test_a_fault_is_one_clear_line(name: str, tmp_path: Path) -> None:
     ("config", "message"),
     [
         ({}, r"router_config.json must hold types, structure, got nothing"),
-        ({"types": [], "structure": []}, r"types, structure and parameters must map names, got \[\], \[\]"),
+        ({"types": [], "structure": []}, r"types must map names to values, got \[\]"),
         ({"types": {}, "structure": {"query": ["a"]}}, r"must have routes query and document, got query"),
         (
             {"types": {}, "structure": {"query": ["a"], "document": []}},

@@ -222,7 +222,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "an adapter of prompts": (
         lambda folder: adapter(folder, peft_type="PROMPT_TUNING"),
-        r"got PROMPT_TUNING, which adds to each text",
+        r"got 'PROMPT_TUNING'",
     ),
     "an adapter that waits for a text": (
         lambda folder: adapter(folder, alora_invocation_tokens=[5]),

@@ -84,7 +84,7 @@ OTHERS: dict[str, tuple[Build, str, str, object, str]] = {
         True,
         "must be a whole number above 0, got True",
     ),
-    "prompts": (save_tiny, ROOT, "prompts", [], r"must map names to texts, got \[\]"),
+    "prompts": (save_tiny, ROOT, "prompts", [], r"must map names to values, got \[\]"),
     "similarity": (save_tiny, ROOT, "similarity_fn_name", {}, "must be cosine, dot, euclidean, got {}"),
     "parameters of a router": (
         lambda folder: save_tiny(folder, shared=False),

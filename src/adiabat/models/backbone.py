@@ -166,19 +166,6 @@ MERGE_FIRST = "merge it first (peft's merge_and_unload), save the merged model, 
 MERGEABLE = frozenset(("LORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "HRA", "FOURIERFT", "LN_TUNING", "C3A"))
 """Kinds of adapters that transformers loads whole beside a backbone, and that become part of its weights."""
 
-ADDED_TOKENS = frozenset(
-    (
-        "PROMPT_TUNING",
-        "MULTITASK_PROMPT_TUNING",
-        "P_TUNING",
-        "PREFIX_TUNING",
-        "ADAPTION_PROMPT",
-        "CPT",
-        "CARTRIDGE",
-    )
-)
-"""Kinds of adapters that put vectors beside the tokens of each text, which no weights of a layer replace."""
-
 ADAPTER_SWITCHES = ("use_rslora", "use_dora", "fan_in_fan_out", "lora_bias", "use_qalora")
 
 UNMERGED = ("use_dora", "use_bdlora", "alora_invocation_tokens", "layer_replication")
@@ -191,14 +178,10 @@ def _require_mergeable(folder: Path) -> None:
     record = read_json(path)
     require_switches(record, ADAPTER_SWITCHES, path=path)
     kind = record.get("peft_type")
-    if kind in ADDED_TOKENS:
-        raise ModelError(
-            f"{path}: peft_type must be one that changes weights, got {kind}, which "
-            "adds to each text; choose another model"
-        )
     if kind not in MERGEABLE:
         raise ModelError(
-            f"{path}: peft_type must be {' or '.join(sorted(MERGEABLE))}, got {kind!r}; {MERGE_FIRST}"
+            f"{path}: peft_type must be {' or '.join(sorted(MERGEABLE))}, got {kind!r}; {MERGE_FIRST}, "
+            "or choose another model if it adds tokens to each text"
         )
     for name in UNMERGED:
         if record.get(name):

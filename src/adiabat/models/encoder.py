@@ -95,12 +95,8 @@ class Encoder(nn.Module):
         """An encoder with the same weights and other settings, and optionally another tokenizer with the same
         vocabulary.
         """
-        return Encoder(
-            self.backbone,
-            self.tokenizer if tokenizer is None else tokenizer,
-            settings,
-            self.projection_list(),
-        )
+        tokenizer = self.tokenizer if tokenizer is None else tokenizer
+        return Encoder(self.backbone, tokenizer, settings, self.projection_list())
 
     def projection_list(self) -> list[Projection]:
         """The projections, in order."""
@@ -132,9 +128,7 @@ class Encoder(nn.Module):
         if isinstance(texts, str):
             raise TypeError(f"texts must be a list of texts, got one text; write [{texts[:20]!r}]")
         prompt = self.settings.prompt(side)
-        tokens = self._token_ids(
-            [prompt + text for text in texts] if prompt else list(texts), self.settings.limit(side)
-        )
+        tokens = self._token_ids([prompt + text for text in texts], self.settings.limit(side))
         if tokens.lengths.all():
             return tokens
         # A tokenizer without special tokens gives nothing for an empty text; one token keeps the row alive.
@@ -167,11 +161,9 @@ class Encoder(nn.Module):
         token of Gemma 3 text models.
         """
         rows = table_rows(self.backbone)
-        return (
-            {}
-            if rows is None
-            else {number: token for token, number in self.tokenizer.get_vocab().items() if number >= rows}
-        )
+        if rows is None:
+            return {}
+        return {number: token for token, number in self.tokenizer.get_vocab().items() if number >= rows}
 
     @property
     def pad_token_id(self) -> int:
@@ -197,9 +189,9 @@ class Encoder(nn.Module):
             return 0
         with_special = self.tokenizer(prompt)["input_ids"]
         # The prompt alone ends in the closing special token, which is not part of it.
-        return len(with_special) - (
-            1 if with_special and with_special[-1] in self.tokenizer.all_special_ids else 0
-        )
+        if with_special and with_special[-1] in self.tokenizer.all_special_ids:
+            return len(with_special) - 1
+        return len(with_special)
 
     @torch.inference_mode()
     def encode(

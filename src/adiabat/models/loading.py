@@ -106,10 +106,10 @@ class _Reader:
                 raise ConfigError(
                     f"encoder.blocks must be left out for a static model, which has none, got {self.blocks}"
                 )
+            elif module.kind == MODEL2VEC:
+                self.first_modules[folder] = load_model2vec(folder)
             else:
-                self.first_modules[folder] = (
-                    load_model2vec if module.kind == MODEL2VEC else load_static_embedding
-                )(folder)
+                self.first_modules[folder] = load_static_embedding(folder)
         return self.first_modules[folder]
 
     def _transformer(self, folder: Path, *, plain: bool) -> TokenStates:
@@ -123,10 +123,8 @@ class _Reader:
             # If no file of sentence-transformers states a limit: the lower one of tokenizer and backbone.
             positions = getattr(backbone.config, "max_position_embeddings", None)
             most = position_rows(backbone) or (positions if positions and positions > 0 else UNLIMITED)
-            lesser = int(min(tokenizer.model_max_length, most))
-            limits["max_tokens"] = (
-                lesser if lesser < UNLIMITED else FALLBACK_MAX_TOKENS if plain else UNLIMITED
-            )
+            lesser = int(min(tokenizer.model_max_length, most, UNLIMITED))
+            limits["max_tokens"] = FALLBACK_MAX_TOKENS if plain and lesser == UNLIMITED else lesser
         return backbone, tokenizer, EncoderSettings(normalize=plain, **limits)  # type: ignore[arg-type]
 
     def _backbone(self, folder: Path, settings: TransformerSettings) -> PreTrainedModel:

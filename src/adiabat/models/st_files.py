@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from adiabat.core.errors import ModelError, first_line, reraise_unrelated
 from adiabat.core.files import reading
 from adiabat.models.embedding_head import Pooling, Projection
-from adiabat.models.json_files import ROOT_FILE, flag_of, read_json, size_of, write_json
+from adiabat.models.json_files import ROOT_FILE, flag_of, read_json, size_of, table_in, write_json
 
 NAMES_OF_POOLING: Mapping[str, Pooling] = {
     "mean": "mean",
@@ -37,10 +37,14 @@ OLD_POOLING_FLAGS: Mapping[str, Pooling] = {
 }
 
 POOLING_KEYS = frozenset(
-    {
-        *("embedding_dimension", "word_embedding_dimension", "pooling_mode", "include_prompt"),
-        *(*OLD_POOLING_FLAGS, "pooling_mode_mean_sqrt_len_tokens"),
-    }
+    (
+        "embedding_dimension",
+        "word_embedding_dimension",
+        "pooling_mode",
+        "include_prompt",
+        "pooling_mode_mean_sqrt_len_tokens",
+        *OLD_POOLING_FLAGS,
+    )
 )
 
 IN_AND_OUT: Mapping[str, tuple[str | None, ...]] = {
@@ -138,10 +142,10 @@ def load_projection(folder: Path, *, pickles: bool = False) -> Projection:
     if not weights.is_file():
         weights = _pickle_in(folder, allowed=pickles)
     with reading(weights, remedy="get the model again", error=ModelError):
-        is_pickle = weights.suffix == ".bin"
-        tensors = (
-            torch.load(weights, map_location="cpu", weights_only=True) if is_pickle else load_file(weights)
-        )
+        if weights.suffix == ".bin":
+            tensors = torch.load(weights, map_location="cpu", weights_only=True)
+        else:
+            tensors = load_file(weights)
     try:
         projection.load_state_dict(tensors)
     except RuntimeError as fault:
@@ -172,13 +176,11 @@ def save_projection(projection: Projection, folder: Path) -> None:
         "activation_function": f"{activation.__module__}.{activation.__name__}",
     }
     # Versions before 5.7 refuse the key, so it is written only if it is not the default.
-    write_json(
-        folder / "config.json", config if projection.residual is None else config | {"use_residual": True}
-    )
-    save_file(
-        {name: weights.contiguous() for name, weights in projection.state_dict().items()},
-        folder / "model.safetensors",
-    )
+    if projection.residual is not None:
+        config["use_residual"] = True
+    write_json(folder / "config.json", config)
+    tensors = {name: weights.contiguous() for name, weights in projection.state_dict().items()}
+    save_file(tensors, folder / "model.safetensors")
 
 
 def prompts_of(folder: Path) -> tuple[str, str]:
@@ -189,10 +191,8 @@ def prompts_of(folder: Path) -> tuple[str, str]:
     """
     path = folder / ROOT_FILE
     root = read_json(path)
-    prompts = {} if root.get("prompts") is None else root["prompts"]
-    if not isinstance(prompts, dict) or not all(
-        text is None or isinstance(text, str) for text in prompts.values()
-    ):
+    prompts = table_in(root, "prompts", path=path)
+    if not all(isinstance(text, str | None) for text in prompts.values()):
         raise ModelError(f"{path}: prompts must map names to texts, got {prompts!r:.80}")
     default = root.get("default_prompt_name")
     if default is not None and default not in (*prompts, "query", "document"):
@@ -200,9 +200,8 @@ def prompts_of(folder: Path) -> tuple[str, str]:
             f"{path}: default_prompt_name must be one of the prompts "
             f"({', '.join(prompts) or 'none'}), got {default!r}; correct it"
         )
-    document = next(
-        (prompts[name] for name in ("document", "passage", "corpus") if prompts.get(name) is not None), ""
-    )
+    stated = [prompts.get(name) for name in ("document", "passage", "corpus")]
+    document = next((prompt for prompt in stated if prompt is not None), "")
     return prompts.get("query") or "", document
 
 

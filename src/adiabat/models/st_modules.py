@@ -62,9 +62,8 @@ def read_modules(folder: Path) -> list[Module]:
     if not exists(path):
         return []
     entries = read_typed(path, list)
-    if not entries or not all(
-        isinstance(entry, dict) and isinstance(entry.get("path", ""), str) for entry in entries
-    ):
+    plain = [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("path", ""), str)]
+    if not entries or len(plain) < len(entries):
         raise ModelError(
             f"{path} must hold a list of modules with their types and paths, got {entries!r:.80}"
         )
@@ -109,13 +108,10 @@ def read_routes(folder: Path) -> dict[Side, list[Module]]:
     if not exists(path) and exists(folder / "config.json"):
         path = folder / "config.json"
     record = read_json(path)
-    types, structure = required(record, "types", "structure", path=path)
-    parameters = {} if record.get("parameters") is None else record["parameters"]
-    if not all(isinstance(table, dict) for table in (types, structure, parameters)):
-        raise ModelError(
-            f"{path}: types, structure and parameters must map names, got {types!r:.40}, "
-            f"{structure!r:.40}, {parameters!r:.40}"
-        )
+    required(record, "types", "structure", path=path)
+    types, structure, parameters = (
+        table_in(record, name, path=path) for name in ("types", "structure", "parameters")
+    )
     checked_keys(path, parameters, known=ROUTER_PARAMETERS)
     mappings = _route_mappings(path, table_in(parameters, "route_mappings", path=path))
     routes: dict[Side, list[str]] = {
