@@ -1,4 +1,9 @@
-"""The pairs in the batch of each step, and the positions of their texts in the loss (Reimers 2021)."""
+"""The pairs in the batch of each step, and the positions of their texts in the loss (Reimers 2021).
+
+A batch goes through three forms: `Batch` has rows of texts, `Sides` the embeddings of these rows, and
+`Pairs` (`losses/embedded_pairs.py`) the input of the loss, with the embeddings of all processes and the known
+answers. Documents have one order in all three: positives, shared negatives, own negatives pair by pair.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +31,7 @@ from adiabat.data.batch_sampler import (
     step_generator,
     text_order,
 )
-from adiabat.data.pair_sets import PairSet, text_numbers
+from adiabat.data.pair_sets import OfPairs, PairSet, text_numbers
 from adiabat.data.records import Side
 from adiabat.losses.embedded_pairs import Guide, Pairs, unit_rows
 from adiabat.models.device import on_device
@@ -49,7 +54,11 @@ class Shard:
     repeats: tuple[float, ...]
 
     def mixture(self, pairs: PairSet) -> Mixture:
-        """Share of each source in the pass."""
+        """Share of each source in the pass.
+
+        ``n_s r_s / sum n r``, for ``n_s`` pairs of source ``s`` that are repeated ``r_s`` times.
+        """
+        # A source that gave nothing to the shard has size 0.
         sizes = np.bincount(pairs.sources, minlength=len(self.repeats))
         counts = np.rint(sizes * np.array(self.repeats)).astype(np.int64)
         return Mixture(tuple(sizes.tolist()), counts / max(1, counts.sum()), counts, self.seed)
@@ -59,7 +68,7 @@ def sampler_of(
     settings: TrainSettings,
     pairs: PairSet,
     *,
-    tokens: Int[np.ndarray, " pairs"] | None = None,
+    tokens: OfPairs | None = None,
     shard: Shard | None = None,
 ) -> BatchSampler:
     """The batch sampler of the settings.
@@ -73,6 +82,7 @@ def sampler_of(
         seed, first_step = settings.run.seed, 0
     else:
         seed, first_step = shard.seed, shard.first_step
+    # Without rules and sources, a permutation of all pairs costs less to plan.
     plain = section == BatchesSection() and settings.mixture == MixtureSection()
     if plain and not pairs.sources.any():
         return ShuffledBatches(len(pairs), size, seed=seed, first_step=first_step)
@@ -91,7 +101,10 @@ def sampler_of(
 
 
 def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
-    """Share of each source in a pass."""
+    """Share of each source in a pass, and the number of its pairs there.
+
+    The rule weighs a source by its size, at most by the cap; each pass draws the pairs of a larger one anew.
+    """
     section = settings.mixture
     sizes = np.bincount(pairs.sources)
     counted = np.minimum(sizes, section.cap or sizes.max()).tolist()
@@ -103,11 +116,13 @@ def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
     return Mixture(tuple(sizes.tolist()), weights, counts, settings.run.seed)
 
 
-def _levels(
-    pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False
-) -> list[Int[np.ndarray, " pairs"]]:
+def _levels(pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False) -> list[OfPairs]:
     """Numbers of tag, topic and source, as far as they group batches; finer ones are distinguished within
     coarser ones.
+
+    Returns:
+        One number per pair for each level, finest first. Pairs that fill no batch of one level are batched by
+        the next, and the last level has only sources, or a single number for all pairs.
     """
     group = settings.batches.group.kind
     apart = pairs.sources
@@ -193,11 +208,12 @@ def drawn_note(paths: Sequence[str], counts: Int[np.ndarray, " s"], weights: Flo
     return f"pairs drawn of each source: {'; '.join(sources)}"
 
 
-def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
-    """A number for each combination of two numbers."""
+def _within(outer: OfPairs, inner: OfPairs) -> OfPairs:
+    """A number for each combination of two numbers, as small as possible."""
+    # The combinations as digits of one number, to base `width`, in 64 bits.
     width = int(inner.max(initial=0)) + 1
     combined = outer.astype(np.int64) * width + inner
-    numbers: Int[np.ndarray, " pairs"] = np.unique(combined, return_inverse=True)[1]
+    numbers: OfPairs = np.unique(combined, return_inverse=True)[1]
     return numbers
 
 
@@ -269,7 +285,11 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
 def draw_batch(
     pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSection, *, seed: int, step: int
 ) -> Batch:
-    """The batch of some pairs, with negatives drawn at random from those listed for their queries."""
+    """The batch of some pairs, with negatives drawn at random from those listed for their queries.
+
+    A query that lists no more than `negatives_per_query` gives all of them, in their order.
+    """
+    # A generator for each step, so that a resumed run draws the same negatives.
     random = step_generator(seed, step)
     count = section.loss.negatives_per_query
 
@@ -296,8 +316,8 @@ def validation_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: Train
     return _batch(pairs, rows, section, lowest)
 
 
-def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
-    """Pairs ordered by the hash of both texts."""
+def pair_order(pairs: PairSet) -> OfPairs:
+    """Pairs ordered by the hash of both texts, so that validation does not depend on the order of files."""
     queries = pairs.texts.queries.take(pairs.query)
     documents = pairs.texts.documents.take(pairs.positive)
     return text_order(map("\0".join, zip(queries, documents, strict=True)))
@@ -330,9 +350,10 @@ def _batch(
 
 
 def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Processes) -> Batch:
-    """This process's part of a batch."""
+    """This process's part of a batch: its pairs, with the negatives of their queries."""
     mine = processes.share(len(batch.query))
     listed = np.minimum(pairs.negatives.lengths[batch.query], section.loss.negatives_per_query)
+    # Shared negatives lie query by query, so those of consecutive pairs are consecutive.
     ends = np.concatenate([[0], np.cumsum(listed)])
     shared = batch.shared
     if len(shared):
@@ -349,7 +370,13 @@ def pairs_of(
     *,
     guide: Sides | None = None,
 ) -> Pairs:
-    """Input of the loss: embeddings of all processes, and the known answers among the texts."""
+    """Input of the loss: embeddings of all processes, and the known answers among the texts.
+
+    Args:
+        batch: The whole batch, alike in all processes; keys are made of it and need no exchange.
+        sides: Embeddings of this process's share.
+        guide: The guide's embeddings of the same share; None without another model as guide.
+    """
     query, positive, shared, own = _gathered(batch, sides, processes)
     device = query.device
     keys = _keys(batch, examples, device) if section.loss.mask_duplicates else {}
@@ -375,6 +402,7 @@ def _gathered(
         processes.gather(sides.query),
         processes.gather(positive),
         processes.gather(shared) if len(batch.shared) else None,
+        # Only this process compares with its own negatives.
         processes.spread(own.reshape(count, -1, width)) if batch.own.size else None,
     )
 
@@ -382,7 +410,8 @@ def _gathered(
 def _keys(batch: Batch, examples: PairSet, device: torch.device) -> dict[str, Tensor]:
     """Rows of `Texts` as keys, equal for equal texts.
 
-    Answers outside the batch would mask nothing and are left out.
+    Answers outside the batch would mask nothing and are left out. Rows are distinct texts, so equal rows are
+    equal texts on one side.
     """
     listed = examples.answers.take(batch.query)
     in_batch = np.isin(listed.values, batch.documents)

@@ -52,6 +52,11 @@ busy."""
 class PairContrast:
     """The objective: embed a batch of pairs, and distinguish each query's document from the others.
 
+    A step draws its batch from its number and the seed (`rows`, `draw_batch`), embeds each distinct text once
+    (`PairTexts.embed`), and compares every query with its candidates (`pairs_of`, `Criterion`). Nothing else
+    is kept from step to step but weights, so a resumed run repeats its steps. Texts of frozen towers are the
+    exception: their vectors are cached, and stored with each checkpoint (`keep_in`, `save`).
+
     Attributes:
         towers: Towers to train; the texts of a frozen tower are embedded once each.
         examples: Training pairs, or a stream of them.
@@ -71,6 +76,7 @@ class PairContrast:
     store: Store | None = None
 
     def __post_init__(self) -> None:
+        """Tokenise validation texts, and plan the batches of the data, or of the newest shard of a stream."""
         section = self.settings.train
         self._criterion = criterion_of(section, tile=self.settings.memory.loss_tile)
         choice = section.loss.temperature
@@ -85,6 +91,7 @@ class PairContrast:
         self._drawn: tuple[int, Batch] | None = None
         precision, chunking = self.settings.run.precision, self._chunking()
         self.passes = Passes(*self._texts.trained, precision=precision, chunking=chunking)
+        # A shared tower is registered under both names; its parameters count once.
         self.module = nn.ModuleDict({"query": self.towers.query, "document": self.towers.document})
         if self._learned is not None:
             self.module["temperature"] = self._learned.to(self.towers.query.device)
@@ -121,7 +128,11 @@ class PairContrast:
         return None if budget is None else steps_within(budget, self.flops_of)
 
     def flops_of(self, step: int) -> float:
-        """Operations of one step by parameters and tokens, the unit of budgets (Ziarko et al. 2024)."""
+        """Operations of one step by parameters and tokens, the unit of budgets (Ziarko et al. 2024).
+
+        The sum over trained towers of ``2 (N_F + N_B + N_U) t``: ``N`` parameters that a token passes
+        forwards, backwards and in updates, ``t`` tokens of the step without padding.
+        """
         return sum(
             training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items()
         )
@@ -141,6 +152,9 @@ class PairContrast:
 
     @cached_property
     def _passed(self) -> Mapping[Side, PassedParameters]:
+        """Parameters that a token of each trained tower passes, counted once because a run freezes nothing
+        later.
+        """
         return {side: passed_parameters(self.towers.tower(side)) for side in self.tables}
 
     def _planned(self, pairs: PairSet, shard: Shard | None = None) -> BatchPlan:
@@ -153,6 +167,7 @@ class PairContrast:
         return BatchPlan(pairs, texts, sampler_of(self.settings, pairs, tokens=tokens, shard=shard), shard)
 
     def _cached(self, pairs: PairSet) -> PairTexts:
+        """The texts of pairs as inputs of the towers, of the guide and of the store."""
         return PairTexts.of(pairs.texts, self.towers, self.settings, guide=self.guide, store=self.store)
 
     def at(self, step: int) -> BatchPlan:
@@ -175,6 +190,7 @@ class PairContrast:
         self._keep_shard()
 
     def _keep_shard(self) -> None:
+        """Keep embeddings of the current shard's texts in a folder of their own, deleted with the shard."""
         if self._folder is not None and self._now.shard is not None:
             folder, resume = self._folder
             self._now.texts.keep_in(
@@ -195,9 +211,11 @@ class PairContrast:
         self._now.texts.save()
         if self._saved_shard is not None and self._folder is not None:
             self.stream.forget(self._saved_shard, self._folder[0])
+        # The run may go back to this checkpoint, so its shard stays until the next one.
         self._saved_shard = self._now.shard
 
     def _chunking(self) -> Chunking:
+        """How `[memory]` divides a batch; it changes memory and time of a step, not its gradient."""
         memory = self.settings.memory
         tokens = memory.chunk_tokens or CHUNK_TOKENS[self.towers.query.device.type]
         return Chunking(
@@ -236,8 +254,10 @@ class PairContrast:
     def loss(self, step: int) -> Tensor:
         """The loss of a batch of pairs: this process's part of it, against the documents of all processes."""
         now, batch = self.at(step), self._batch(step)
+        # Each process embeds its own texts, and compares them with the embeddings of all.
         mine = share_of(now.pairs, batch, self.settings.train, self.processes)
-        sides, guide = now.texts.embed(mine, self.passes), now.texts.guide(mine)
+        sides = now.texts.embed(mine, self.passes)
+        guide = now.texts.guide(mine)
         pairs = pairs_of(batch, sides, now.pairs, self.settings.train, self.processes, guide=guide)
         return self._criterion(pairs, self.temperature(step))
 
@@ -324,6 +344,9 @@ class PairContrast:
 
     @cached_property
     def _validation_batches(self) -> list[tuple[Batch, int]]:
+        """Batches with the number of their pairs that count: the last one is filled up with earlier pairs
+        where a loss compares within the batch.
+        """
         section, order = self.settings.train, pair_order(self.validation)
         batches = validation_batches(order, section.batch_size, full=isinstance(section.loss, InBatchLoss))
         return [(validation_batch(self.validation, rows, section), weight) for rows, weight in batches]
@@ -355,7 +378,7 @@ class _Rows:
 
 
 def _places(rows: Int[np.ndarray, " n"], targets: Int[np.ndarray, " k"]) -> Int[np.ndarray, " _"]:
-    """Positions of some ascending rows in others; rows that are not among them are left out."""
+    """Positions of `targets` among ascending rows; targets that are not among them are left out."""
     positions = np.minimum(np.searchsorted(rows, targets), len(rows) - 1)
     present: Int[np.ndarray, " _"] = positions[rows[positions] == targets]
     return present
@@ -366,6 +389,7 @@ def criterion_of(section: TrainSection, *, tile: int | None = None) -> Criterion
     loss = section.loss.criterion(tile)
     if isinstance(section.loss, InBatchLoss):
         loss = _compared(section.loss, loss)
+    # Outermost, since a cosine of shortened embeddings needs their own lengths.
     return loss if not section.matryoshka else partial(_over_widths, loss, section.matryoshka)
 
 
@@ -382,6 +406,7 @@ def _compared(settings: InBatchLoss, loss: Criterion) -> Criterion:
 
 
 def _own_opinion(pairs: Pairs, settings: GuideSection) -> Guide:
+    """The trained model as its own guide: its embeddings without gradient."""
     shared, own = (None if rows is None else rows.detach() for rows in (pairs.shared, pairs.own))
     return Guide(
         pairs.query.detach(),
@@ -396,19 +421,21 @@ def _own_opinion(pairs: Pairs, settings: GuideSection) -> Guide:
 def _over_widths(
     loss: Criterion, widths: tuple[int, ...], pairs: Pairs, temperature: Temperature
 ) -> Float[Tensor, ""]:
-    """Mean of the loss over truncated embeddings of each width and over the full ones (Kusupati et al. 2022,
-    equal weights).
+    """Mean of the loss over truncated embeddings of each width and over the full ones.
+
+    ``1 / |W| sum_w L(first w numbers)``, where ``W`` has the given widths and the full one (Kusupati et al.
+    2022, with equal weights).
     """
     distinct = dict.fromkeys((*widths, pairs.query.shape[1]))
     return torch.stack([loss(pairs.first_numbers(width), temperature) for width in distinct]).mean()
 
 
 QUERIES_AT_A_TIME = 512
-"""Limit on the scores in memory."""
+"""Queries ranked together: 512 by 100,000 documents are 200 MB of scores."""
 
 
 PAIRS_AT_A_TIME = 4_096
-"""Limit on the vectors in memory."""
+"""Pairs compared together: three vectors each, so 38 MB of vectors of 768 numbers."""
 
 
 EXACT = "donot_use_mm_for_euclid_dist"
@@ -428,6 +455,7 @@ def ranks_of_answers(
     for start in range(0, len(query), QUERIES_AT_A_TIME):
         rows = query[start : start + QUERIES_AT_A_TIME]
         scores = -torch.cdist(rows, documents, compute_mode=EXACT) if distance else rows @ documents.T
+        # True where a document is a known answer, which is not ranked against the best one.
         answered = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
         for row, listed in enumerate(answers[start : start + QUERIES_AT_A_TIME]):
             answered[row, torch.from_numpy(listed)] = True
@@ -445,6 +473,7 @@ def listed_pairs(pairs: PairSet) -> int:
 def pair_errors(pairs: PairSet, query: _Rows, document: _Rows, *, distance: bool) -> int:
     """Number of (positive, listed negative) pairs in the wrong order; a tie is an error."""
     negatives = pairs.negatives.take(pairs.query)
+    # The pair that each listed negative belongs to, in the order of `negatives.values`.
     pair, errors = np.repeat(np.arange(len(pairs)), negatives.lengths), 0
     for start in range(0, len(pair), PAIRS_AT_A_TIME):
         block = pair[start : start + PAIRS_AT_A_TIME]
@@ -453,5 +482,6 @@ def pair_errors(pairs: PairSet, query: _Rows, document: _Rows, *, distance: bool
         if distance:
             errors += int(triplet_errors(queries, near, far, distance="euclidean"))
         else:
+            # Written so that NaN counts as an error.
             errors += int((~((queries * near).sum(dim=1) > (queries * far).sum(dim=1))).sum())
     return errors

@@ -94,11 +94,16 @@ def read_validation(
 
 
 def _validated(settings: TrainDataSection, source: str | None) -> list[_Source]:
+    """The validation data that the settings name; empty if queries are held out of the training data."""
     path = validation_source(settings, [entry.path for entry in settings.listed(source)])
     return [] if path is None else [_Source(path, None, "dev", settings.columns.given(), settings.corpus)]
 
 
 def _overlap_note(train: PairSet, validation: PairSet) -> str | None:
+    """A note on validation queries that are also trained on; None if there are none.
+
+    Both sets number their texts together, so equal rows are equal queries.
+    """
     shared, queries = len(np.intersect1d(train.query_rows, validation.query_rows)), len(validation.query_rows)
     if not shared:
         return None
@@ -116,6 +121,12 @@ def _overlap_note(train: PairSet, validation: PairSet) -> str | None:
 def _numbered(
     sources: Sequence[_Source], stored: bool, cache: Path | None, watch: Watch
 ) -> tuple[PairSet, ...]:
+    """The pairs of each source, from the cache if the same files were read before.
+
+    Args:
+        stored: Whether documents are ids of a store.
+    """
+
     def number(builder: PairBuilder) -> list[str]:
         names = []
         for index, source in enumerate(sources):
@@ -193,6 +204,10 @@ def _read(source: _Source, *, stored: bool) -> ExampleStream:
 
 
 def _parted(pairs: PairSet, source: str, settings: TrainDataSection) -> tuple[PairSet, PairSet]:
+    """Training pairs, and the pairs of queries that are held out for validation.
+
+    All pairs of a query are on one side, and its hash decides which (`held_out_queries`).
+    """
     held_out = held_out_queries(pairs.texts.queries, settings.validation_fraction, settings.max_validation)
     validated = np.isin(pairs.query, held_out)
     if validated.all() or not validated.any():
@@ -242,7 +257,7 @@ def cache_folder(setting: str | None) -> Path:
 
 
 def cache_key(description: dict[str, Any]) -> str:
-    """Name of a folder of the cache."""
+    """Name of a folder of the cache: 128 bits of the SHA-256 of what its content depends on."""
     return hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[
         :32
     ]
@@ -308,6 +323,7 @@ def _files(source: str) -> list[Path]:
 
 
 def _state(path: Path) -> tuple[str, ...]:
+    """What changes with a file: its size, dates and inode, and a digest of 16 blocks spread over it."""
     digest = hashlib.sha256()
     with reading(path, remedy=READABLE), path.open("rb") as file:
         state = os.fstat(file.fileno())
@@ -322,12 +338,17 @@ def _state(path: Path) -> tuple[str, ...]:
 
 
 def _clear_abandoned(cache: Path) -> None:
+    """Remove unfinished folders of processes that were killed; those of running ones are younger."""
     for folder in cache.glob(f"{MAKING}*"):
         if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
             clear(folder)
 
 
 def _write(number: Number, folder: Path) -> None:
+    """Number examples and write their texts, pairs and notes, sealed by checksums.
+
+    Texts go to disk while they are numbered; only numbers are held until the end.
+    """
     with ExitStack() as stack:
         sinks = [
             stack.enter_context(StringColumnWriter(folder / f"{name}.arrow", name=name, batch_rows=rows))
@@ -343,6 +364,7 @@ def _write(number: Number, folder: Path) -> None:
         arrays |= {f"{name}.values": lists.values, f"{name}.offsets": lists.offsets}
     with new_file(folder / "numbers.npz") as file:
         np.savez(file, **arrays)
+    # Without its folder, which would hold the file that is written here.
     queries, documents = text_numbers(replace(texts, folder=None))
     with new_file(folder / EQUAL_TEXTS) as file:
         np.savez(file, queries=queries, documents=documents)
@@ -355,11 +377,13 @@ def _write(number: Number, folder: Path) -> None:
 
 
 def _texts(folder: Path, sha256: str = "") -> Texts:
+    """The texts in a folder, read by row; `sha256` is their digest if it is known."""
     queries, documents, query_ids = (StringColumn(folder / f"{name}.arrow") for name in COLUMNS)
     return Texts(queries, documents, query_ids, folder, sha256)
 
 
 def _opened(folder: Path) -> tuple[PairSet, ...]:
+    """The pairs in a folder, whose checksums must be right."""
     remedy = "the pairs are read again"
     require_seal(folder, remedy=remedy)
     about = read_json(folder / "about.json", remedy=remedy)
@@ -370,6 +394,7 @@ def _opened(folder: Path) -> tuple[PairSet, ...]:
 
 
 def _sets(folder: Path, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[PairSet, ...]:
+    """The sets of pairs of a folder, which share their texts, answers and negatives."""
     texts = _texts(folder, about["sha256"])
     answers, negatives = (
         Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"]) for name in ("answers", "negatives")

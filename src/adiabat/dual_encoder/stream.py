@@ -73,6 +73,7 @@ class Stream:
         """
         listed = settings.data.listed(settings.job.data)
         rule: MixtureRule = settings.mixture.rule.kind if settings.data.sources else "equal"
+        # Sizes are unknown, so that rules which depend on them are refused with the settings.
         weights = source_weights([1] * len(listed), rule=rule, weights=[source.weight for source in listed])
         tapes = [
             ExampleReader(source.path, split=source.split, columns=source.columns.given())
@@ -192,6 +193,10 @@ class Stream:
             self.rows = read_rows(folder / ROWS)
 
     def _next(self, planner: Planner) -> Row:
+        """Read the shard after the last one, plan it, and keep the hashes of its texts.
+
+        A shard whose pairs fill no batch gets a row with 0 steps; two in a row, or a first one, are refused.
+        """
         before = self.rows[-1] if self.rows else None
         starts = [part.end for part in before.parts] if before else [SourcePosition()] * len(self.paths)
         number, first = (before.shard + 1, before.first + before.steps) if before else (0, 0)
@@ -220,6 +225,7 @@ class Stream:
         unused = 0 if plan is None else plan.sampler.pairs - int(drawn.sum())
         texts, content = packed(trained_pairs(pairs, self._store))
         if self._folder is None:
+            # The job has no directory yet; `keep_in` writes the hashes there.
             self._unwritten[number] = content
         else:
             write_texts(self._folder, number, content)
@@ -238,14 +244,19 @@ class Stream:
         )
 
     def _shard(self, number: int, first: int, parts: Sequence[Part]) -> Shard:
+        """What distinguishes the pass over a shard; it follows from the row and the settings."""
         return Shard(number, shard_seed(self._settings.run.seed, number), first, self._sources.times(parts))
 
     def _read(self, number: int, starts: Sequence[SourcePosition]) -> tuple[PairSet, tuple[Part, ...]]:
+        """The pairs of a shard, and the part that each source had in it; without parts if its folder held
+        the pairs.
+        """
         parts: tuple[Part, ...] = ()
 
         def read(builder: PairBuilder) -> list[str]:
             nonlocal parts
 
+            # One count over all sources, since the total is that of the shard.
             counter = count()
 
             def take(examples: Iterator[Example], source: int) -> None:
@@ -265,6 +276,7 @@ class Stream:
         return self._kept(number, read), parts
 
     def _kept(self, number: int, read: Number) -> PairSet:
+        """The pairs in a shard's folder, or read into it; without a folder, into memory."""
         folder = None if self._folder is None else self._folder / shard_name(number)
         return replace(
             joined(numbered_pairs(read, folder, advice=f"resume with {option('resume', True)}")),
@@ -314,6 +326,7 @@ class Stream:
 
 
 def _nobody(builder: PairBuilder) -> list[str]:
+    """Reads nothing: the main process has read the shard, and the others only open it."""
     del builder
     raise JobError(
         "a shard that the main process read is missing on this machine; put "

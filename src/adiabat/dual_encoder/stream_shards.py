@@ -106,6 +106,7 @@ class Sources:
         return parts
 
     def _part(self, source: int, start: SourcePosition, quota: int, take: Take) -> Part:
+        """Read one source's part, at most to where it started: no row is in a shard twice."""
         tape = self.tapes[source]
         take(tape.read(start, quota), source)
         end = tape.position()
@@ -121,7 +122,12 @@ class Sources:
         return self.exhausted == "stop" and any(part.end.ended for part in parts)
 
     def times(self, parts: Sequence[Part]) -> tuple[float, ...]:
-        """How often the pass over a shard repeats the pairs of each source, to match the weights."""
+        """How often the pass over a shard repeats the pairs of each source, to match the weights.
+
+        Under ``cycle``, a source that gave less than was asked is repeated: asked / given. The last shard of
+        ``stop`` ends with the source that ran out first, of which the share ``given / asked`` is left; the
+        pass takes that share of every source.
+        """
         if self.exhausted == "cycle":
             return tuple(part.asked / part.given if part.given else 0.0 for part in parts)
         if not self.is_last(parts):
@@ -142,6 +148,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _row(plain: dict[str, Any], path: Path) -> Row:
+    """A row from its line; `path` names file and line in errors."""
     # Rows of adiabat 0.1 have no signatures of near duplicates.
     return rebuilt(Row, plain, path, remedy=REMEDY, error=JobError, optional=("signatures",))
 
@@ -179,4 +186,5 @@ def texts_of(row: Row, folder: Path) -> TrainedTexts:
 
 
 def _texts_file(folder: Path, number: int) -> Path:
+    """File of a shard's text hashes."""
     return folder / f"texts-{number:06d}.bin"

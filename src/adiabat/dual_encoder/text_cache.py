@@ -18,7 +18,7 @@ from adiabat.core.errors import DataError, several
 from adiabat.core.text import cut
 from adiabat.core.wording import call_of, option
 from adiabat.data.batch_sampler import BatchSampler
-from adiabat.data.pair_sets import PairSet, TextColumn, TextList, Texts
+from adiabat.data.pair_sets import OfPairs, PairSet, TextColumn, TextList, Texts
 from adiabat.data.records import SIDES, Side
 from adiabat.dual_encoder.batches import Batch, Shard, Sides
 from adiabat.models.bulk import TokenTable
@@ -70,6 +70,7 @@ class TextCache:
         if self.tokens is not None:
             vectors = self.tower.encode(self.texts.take(rows), side=self.side, precision=self.precision)
             return on_device(torch.from_numpy(vectors), self.tower.device)
+        # In ascending order, so that a batch of new texts does not depend on the order of the rows.
         new = np.unique(rows[~self.vectors.known[rows]])
         if len(new):
             texts = self.texts.take(new)
@@ -136,6 +137,7 @@ class PairTexts:
         precision, columns = settings.run.precision, {"query": texts.queries, "document": texts.documents}
 
         def cache(side: Side) -> TextCache:
+            """The texts of one side: from the store, as tokens of a trained tower, or as vectors."""
             tower = towers.tower(side)
             if side == "document" and store is not None:
                 return StoreCache(tower, texts.documents, store, precision=precision)
@@ -163,7 +165,7 @@ class PairTexts:
         """Trained towers; a shared one is listed once."""
         return list(dict.fromkeys(self.sides[side].tower for side in self.tables))
 
-    def tokens(self, pairs: PairSet) -> Int[np.ndarray, " pairs"]:
+    def tokens(self, pairs: PairSet) -> OfPairs:
         """Tokens of pairs that pass through trained towers."""
         tokens = np.zeros(len(pairs), dtype=np.int64)
         for side, table in self.tables.items():
@@ -171,7 +173,10 @@ class PairTexts:
         return tokens
 
     def embed(self, batch: Batch, passes: Passes) -> Sides:
-        """Embed each distinct text of a batch once, by its tower or from its cache."""
+        """Embed each distinct text of a batch once, by its tower or from its cache.
+
+        Trained towers pass both sides together (`Passes.embed_all`), so that two threads share all chunks.
+        """
         distinct = {side: np.unique(rows, return_inverse=True) for side, rows in batch.sides.items()}
         groups = self.groups({side: rows for side, (rows, _) in distinct.items()})
         vectors = dict(zip(self.tables, passes.embed_all(groups), strict=True))

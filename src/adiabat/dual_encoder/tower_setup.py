@@ -59,7 +59,11 @@ class Built:
 
 
 def build(settings: TrainSettings, load: Loader) -> Built:
-    """Load the models of the settings, and build the towers to train."""
+    """Load the models of the settings, and build the towers to train.
+
+    Weights are remembered before adapters change their names. Fingerprints are those of the loaded models, by
+    which a resumed run recognises its inputs.
+    """
     section = settings.towers
     assert settings.job.model is not None
     start, document_start = _loaded(load, settings.job.model, settings.encoder, named_by="job.model"), None
@@ -87,6 +91,7 @@ def build(settings: TrainSettings, load: Loader) -> Built:
         )
     require_numbers(towers)
     before = {name: weights.detach().cpu().clone() for name, weights in named_weights(towers).items()}
+    # Adapters are drawn from the run's seed, whatever was drawn before.
     with torch.random.fork_rng([]):
         torch.manual_seed(settings.run.seed)
         for tower in _distinct(towers):
@@ -167,6 +172,7 @@ def require_numbers(towers: DualEncoder) -> None:
 
 
 def _distinct(towers: DualEncoder) -> list[Encoder]:
+    """Both towers, or the shared one once."""
     return list(dict.fromkeys((towers.query, towers.document)))
 
 
@@ -175,11 +181,15 @@ def _prepare(tower: Encoder, settings: TrainSettings) -> None:
     section = settings.train
     train_part(tower.backbone, section.method)
     if section.freeze:
+        # A projection on top may be all that is trained.
         freeze(tower.backbone, section.freeze, alone=not len(tower.projections))
     tower.train(section.dropout)
 
 
 def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:
+    """A note where training compares by another similarity than the model states; "" where both rank
+    alike.
+    """
     stated, now = (model.root.get("similarity_fn_name") or "cosine" for model in (start, trained))
     if stated == now or trained.unit:
         return ""

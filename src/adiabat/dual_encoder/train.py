@@ -33,7 +33,6 @@ from adiabat.dual_encoder.train_checks import (
     as_begun,
     behind,
     require_estimable,
-    require_model_names,
     require_ready,
     steps_within,
     with_steps,
@@ -103,6 +102,7 @@ def train(
         rules = replace(RULES, behind=partial(behind, objective.steps))
 
         def claim() -> Job:
+            """Write the configuration of a new job, or compare that of a resumed one."""
             return open_job(out, _description(objective, built), resume=resume, rules=rules)
 
         on_main(group, claim)
@@ -115,6 +115,7 @@ def train(
                 outcome = loop.run(resume=resume)
 
             def finish() -> Result:
+                """Write model, record and page."""
                 plain = merged(built.towers)
                 result = result_of_run(objective, built, plain, outcome, Job(out), command)
                 trained = trained_by_run(objective, outcome.position.step)
@@ -161,7 +162,6 @@ def estimate(
 
 def check(settings: TrainSettings) -> None:
     """Checks that need neither data nor model."""
-    require_model_names(settings)
     device_of(settings.run.device)
     check_patterns(settings.train.freeze)
     if settings.run.tensorboard:
@@ -309,6 +309,7 @@ def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
 
 
 def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | None) -> Loop:
+    """The loop of a run; `seconds` are left for its steps, None without a limit."""
     settings = objective.settings
     section, run = settings.train, settings.run
     total = objective.steps
@@ -353,6 +354,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | N
 
 
 def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: Watch) -> None:
+    """Print notes on data and settings, and the numbers of parameters, pairs and queries."""
     emulated = emulation_note(device, objective.settings.run.precision)
     for sentence in filter(None, (*notes_of(objective), emulated)):
         watch.note(sentence)
@@ -379,6 +381,7 @@ def step_seconds(objective: PairContrast, watch: Watch) -> float:
             watch.progress("measuring steps", step, TIMED_STEPS)
             seconds.append(seconds_of(partial(take, step), objective.towers.query.device))
     watch.progress("measuring steps", TIMED_STEPS, TIMED_STEPS)
+    # The first step also allocates memory and loads kernels.
     return statistics.median(seconds[1:])
 
 
@@ -399,6 +402,7 @@ def fit_into_time(objective: PairContrast, watch: Watch, *, started: float) -> f
     if not section.goes_by_time:
         return reserve
     each = _mean(objective, step_seconds(objective, watch) + validation / section.validate_every)
+    # What precedes the first step, and what follows the last one.
     around = _mean(objective, seconds_since(started) + reserve)
     if section.budget_seconds < around + each:
         raise BudgetError(
@@ -440,6 +444,7 @@ def _mean(objective: PairContrast, seconds: float) -> float:
 
 
 def _validation_seconds(objective: PairContrast) -> float:
+    """Seconds of one validation, which also embeds the texts of frozen towers for the first time."""
     with objective.passing():
         return seconds_of(objective.validate, objective.towers.query.device)
 

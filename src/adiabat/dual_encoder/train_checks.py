@@ -184,6 +184,7 @@ def require_models(settings: TrainSettings) -> None:
 
 
 def _require_inputs(settings: TrainSettings) -> None:
+    """Refuse missing data, corpora and stores, and files without the columns that settings name."""
     data = settings.data
     sources = data.listed(settings.job.data)
     validation = validation_source(data, [source.path for source in sources])
@@ -205,14 +206,20 @@ MOST_STEPS = 1_000_000
 
 
 def steps_of(section: TrainSection, pairs: int) -> int:
-    """Number of optimiser steps of a run."""
+    """Number of optimiser steps of a run: `steps`, or ``ceil(epochs pairs / batch_size)``, at least 1."""
+    # The small subtraction keeps a whole number of steps from being rounded up.
     return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
 
 
 def steps_within(
     budget: float, cost: Callable[[int], float], *, setting: str = "budget_flops", unit: str = "FLOP"
 ) -> int:
-    """Number of steps within a budget."""
+    """The largest number of steps whose summed cost is within a budget.
+
+    Args:
+        cost: Cost of a step by its number, in `unit`; steps differ by the tokens of their batch.
+        setting: Name of the budget below ``[train]``.
+    """
     first = cost(0)
     if first > budget:
         raise BudgetError(

@@ -1,4 +1,8 @@
-"""The expected cost of a training run, and its record: counts and notes."""
+"""The expected cost of a training run, and its record: counts and notes.
+
+Notes are sentences for readers of the result. They tell what the data lacked, what was cut or left out, and
+which settings had no effect.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any
