@@ -340,7 +340,7 @@ def test_faults_of_beir_queries_and_mapped_columns_are_reported(tmp_path):
         "3 faults: ",
         ':2: "text" must not be empty',
         ':3: query id must be unique, got "1" again',
-        ':4: expected "text"',
+        ':4: expected "_id" and "text"',
     ):
         assert fact in message
     assert str(path) in message

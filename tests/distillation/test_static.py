@@ -320,14 +320,6 @@ def test_settings_that_make_no_model_are_told(section: dict[str, Any], told: str
     assert told in str(caught.value)
 
 
-def test_document_frequencies_need_texts(teacher: Path) -> None:
-    section = settings_of(weighting={"kind": "tfidf", "corpus": "corpus.jsonl"}).static
-    with pytest.raises(
-        ConfigError, match='texts must be given with static.weighting = "tfidf", .*; give some'
-    ):
-        distilling.distill(load(teacher).document, section)
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -332,7 +332,7 @@ Q, P = (
             "repeated ids",
             "fault",
             2,
-            ['"q2" at {path}:4 again, first at {path}:2; "q2" at {path}:6 again, first at {path}:2; give'],
+            ['"q2" at {path}:2 and "q2" at {path}:4; "q2" at {path}:2 and "q2" at {path}:6; give'],
         ),
         (
             [*Q, {"qid": "x", "query": "b", "pos": ["p p"]}, {"qid": "X", "query": "c", "pos": ["p p"]}],

@@ -347,6 +347,16 @@ def text_value(value: object, column: str, location: str) -> str:
     return value
 
 
+def text_of(row: Row, column: str) -> str:
+    """The text in a column of a row, which must not be empty."""
+    return text_value(row.values[column], column, row.location)
+
+
+def id_of(row: Row, column: str) -> str:
+    """The id in a column of a row."""
+    return id_value(row.values[column], column, row.location)
+
+
 def optional_text(value: object, column: str, location: str) -> str:
     """A text that may be missing; "" for null and for white space alone."""
     if value is None or (isinstance(value, str) and not value.strip()):

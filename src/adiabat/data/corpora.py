@@ -12,7 +12,7 @@ import numpy as np
 
 from adiabat.core.errors import ConfigError, Faults
 from adiabat.core.wording import in_callers_words
-from adiabat.data.columns import Columns, Table, id_value, optional_text
+from adiabat.data.columns import Columns, Table, id_of, optional_text
 from adiabat.data.examples import parse_example
 from adiabat.data.judged_sets import corpus_part
 from adiabat.data.judgements import BEIR_ID
@@ -194,7 +194,7 @@ def parse_document(row: Row, columns: Columns, *, keep_blank: bool = False) -> L
     text_column = columns.require("text", row, "corpus")
     title_column = columns.find("title", row)
     columns.note_unread(row, "corpus")
-    doc_id = id_value(row.values[id_column], id_column, row.location)
+    doc_id = id_of(row, id_column)
     # Title or text may be empty: some BEIR corpora hold only titles.
     names = [name for name in (title_column, text_column) if name is not None]
     text = " ".join(optional_text(row.values[name], name, row.location) for name in names).strip()

@@ -20,12 +20,13 @@ from adiabat.data.columns import (
     Columns,
     Table,
     entries_value,
+    id_of,
     id_value,
     parsed_rows,
     plain_value,
     shared_values,
     split_name,
-    text_value,
+    text_of,
 )
 from adiabat.data.judged_sets import is_judged, judged_set, splits_of
 from adiabat.data.lines import OF_DOCUMENTS, Cursor, Layout
@@ -158,23 +159,17 @@ def _require_examples(layout: Layout, source: str | Path) -> None:
 
 def parse_example(row: Row, columns: Columns) -> Example:
     """Read a row of a triplet file."""
-    location = row.location
-    query_column = columns.require("query", row, "examples")
-    query = text_value(row.values[query_column], query_column, location)
+    query = text_of(row, columns.require("query", row, "examples"))
     positives, negatives = _listed_documents(row, columns)
     columns.note_unread(row, "examples")
     id_column = columns.find("query_id", row)
-    if id_column is None:
-        query_id = invented_id(row.number, query)
-    else:
-        query_id = id_value(row.values[id_column], id_column, location)
     return Example(
-        query_id,
+        invented_id(row.number, query) if id_column is None else id_of(row, id_column),
         query,
         positives,
         negatives,
         grades=(1,) * len(positives),
-        location=location,
+        location=row.location,
         topic=_group_name("topic", row, columns),
         tag=_group_name("tag", row, columns),
         clusters=_clusters(row, columns),

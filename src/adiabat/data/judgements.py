@@ -13,7 +13,7 @@ from pathlib import Path
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import A_GRADE, GRADING, grade_of, number_of, shown
-from adiabat.data.columns import Columns, first_row, id_value, parsed_rows, quoted, shared_values, text_value
+from adiabat.data.columns import Columns, first_row, id_of, parsed_rows, quoted, shared_values, text_of
 from adiabat.data.folders import place_of, require_path
 from adiabat.data.judged_sets import JUDGEMENT_COLUMNS, JudgedSet
 from adiabat.data.lines import Cursor, text_lines
@@ -99,14 +99,13 @@ def _read_qrels(tables: Sequence[str], faults: FileFaults) -> dict[str, _Judgeme
 def _parse_judgement(row: Row) -> tuple[str, str, int, str]:
     """Query, document, grade and ``file:line`` of a row."""
     query, document, score = (_column(row, names) for names in JUDGEMENT_COLUMNS)
-    query_id, doc_id = (id_value(row.values[column], column, row.location) for column in (query, document))
     value, grade = row.values[score], None
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         grade = grade_of(str(value))
     if grade is None:
         got = shown(value) if value else "nothing"
         raise RowError(f'{row.location}: "{score}" must be {A_GRADE}, got {got}', advice=GRADING)
-    return query_id, doc_id, grade, row.location
+    return id_of(row, query), id_of(row, document), grade, row.location
 
 
 def _column(row: Row, names: Sequence[str]) -> str:
@@ -123,28 +122,29 @@ def _read_queries(
     """Texts of the judged queries in file order, each with its values of the column `cluster`, which may lie
     in ``metadata``.
     """
-    columns = Columns(usual={"query_id": "_id", "text": "text"})
-    unique, ids = UniqueNames("query id", faults), set[str]()
+    columns = Columns(usual=BEIR_ID | {"query_id": "_id"})
+    unique = UniqueNames("query id", faults)
     texts: dict[str, tuple[str, tuple[str, ...]]] = {}
 
-    for row in read_rows(table, faults=faults):
-        with faults.collected():
-            id_column = columns.find("query_id", row)
-            text_column = columns.find("text", row) or columns.find("query", row)
-            if id_column is None or text_column is None:
-                missing = "_id" if id_column is None else "text"
-                raise RowError(f'{row.location}: expected "{missing}" of a query, found {quoted(row.values)}')
-            query_id = id_value(row.values[id_column], id_column, row.location)
-            clusters = () if cluster is None else _clusters_of(row, cluster)
-            text = text_value(row.values[text_column], text_column, row.location)
-            unique.add(query_id, row.location)
-            ids.add(query_id)
-            if query_id in judged:
-                texts[query_id] = text, clusters
+    def parse(row: Row) -> tuple[str, str, str, tuple[str, ...]]:
+        """Id, ``file:line``, text and clusters of a query."""
+        id_column = columns.find("query_id", row)
+        text_column = columns.find("text", row) or columns.find("query", row)
+        if id_column is None or text_column is None:
+            raise RowError(
+                f'{row.location}: expected "_id" and "text" of a query, found {quoted(row.values)}'
+            )
+        clusters = () if cluster is None else _clusters_of(row, cluster)
+        return id_of(row, id_column), row.location, text_of(row, text_column), clusters
+
+    for query_id, location, text, clusters in parsed_rows(read_rows(table, faults=faults), faults, parse):
+        unique.add(query_id, location)
+        if query_id in judged:
+            texts[query_id] = text, clusters
     if not faults.count:  # A query whose own line is at fault would be reported twice.
         name = Path(Source.of(table).path).name
         for query_id, judgements in judged.items():
-            if query_id not in ids:
+            if query_id not in unique.places:
                 where = judgements.location
                 faults.add(f'{where}: query must be one of {name}, got unknown id "{query_id}"')
     return texts

@@ -16,7 +16,16 @@ from jaxtyping import Bool, Float
 
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import cut, number_of, shown
-from adiabat.data.columns import Remarks, first_row, parsed_rows, plain_value, quoted, split_name, text_value
+from adiabat.data.columns import (
+    Remarks,
+    first_row,
+    parsed_rows,
+    plain_value,
+    quoted,
+    split_name,
+    text_of,
+    text_value,
+)
 from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
@@ -99,7 +108,7 @@ def read_scored_pairs(
     """Read pairs of texts, or of words, with human similarity scores; `sets` is the column of their sets,
     None means one set.
     """
-    cells: Cells = {"a": (a, _text), "b": (b, _text), "score": (score, _number)}
+    cells: Cells = {"a": (a, text_of), "b": (b, text_of), "score": (score, _number)}
     if sets is not None:
         cells["set"] = sets, _label
     name, (texts_a, texts_b, scores, *set_names) = _columns(source, cells, split, where)
@@ -120,7 +129,7 @@ def read_labelled_pairs(
     where: Mapping[str, str] | None = None,
 ) -> LabelledPairs:
     """Read pairs of texts; those with the label `positive` match."""
-    cells: Cells = {"a": (a, _text), "b": (b, _text), "label": (label, _label)}
+    cells: Cells = {"a": (a, text_of), "b": (b, text_of), "label": (label, _label)}
     name, (texts_a, texts_b, labels) = _columns(source, cells, split, where)
     # Settings write labels as texts, whatever their type in the file.
     together = np.array([value == positive for value in labels])
@@ -141,7 +150,8 @@ def read_labelled_texts(
     where: Mapping[str, str] | None = None,
 ) -> LabelledTexts:
     """Read texts with a label each."""
-    name, (texts, labels) = _columns(source, {"text": (text, _text), "label": (label, _label)}, split, where)
+    cells: Cells = {"text": (text, text_of), "label": (label, _label)}
+    name, (texts, labels) = _columns(source, cells, split, where)
     return LabelledTexts(name, texts, labels)
 
 
@@ -149,7 +159,7 @@ def read_parallel_texts(
     source: str | Path, *, a: str, b: str, split: str | None = None, where: Mapping[str, str] | None = None
 ) -> ParallelTexts:
     """Read sentences with their translations."""
-    name, (texts_a, texts_b) = _columns(source, {"a": (a, _text), "b": (b, _text)}, split, where)
+    name, (texts_a, texts_b) = _columns(source, {"a": (a, text_of), "b": (b, text_of)}, split, where)
     constant = [column for column, texts in ((a, texts_a), (b, texts_b)) if len(set(texts)) < 2]
     if constant:
         raise DataError(
@@ -194,11 +204,6 @@ def _require_rankable(pairs: ScoredPairs, source: str | Path, column: str) -> No
             f'{source} must have at least {MIN_PAIRS} pairs with different scores in "{column}" in each set, '
             f"got {several(faults)}; add some, or leave these sets out: they have no rank correlation"
         )
-
-
-def _text(row: Row, column: str) -> str:
-    """A text that must not be empty."""
-    return text_value(row.values[column], column, row.location)
 
 
 def _label(row: Row, column: str) -> str:

@@ -2,7 +2,6 @@
 of their languages.
 """
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from jaxtyping import Int
 
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import numbered, shown
-from adiabat.data.columns import Columns, Table, first_row, id_value, parsed_rows, quoted, text_value
+from adiabat.data.columns import Columns, Table, first_row, id_of, parsed_rows, quoted, text_of, text_value
 from adiabat.data.folders import table_name
 from adiabat.data.lines import COLUMN_ALIASES
 from adiabat.data.records import LABELS, LanguageGridSet, invented_id
@@ -56,25 +55,16 @@ def chosen_languages(
     distinct, locations = tuple(dict.fromkeys(wanted)), incomplete or {}
     absent = [language for language in distinct if language not in present]
     if absent:
-        phrases, advice = [], "name others, or none to take all"
+        phrases = []
         for language in absent:
-            if language in locations:
-                phrases.append(f"{language} (missing in {locations[language]})")
-                advice = "complete these rows, name others, or none to take all"
-            else:
-                phrases.append(f"{language}{_suggestion(language, present)}")
+            missing = f" (missing in {locations[language]})" if language in locations else ""
+            phrases.append(f"{language}{missing}")
         known = ", ".join(sorted(present))
         raise ConfigError(
-            f"languages must be of {source} ({known}), got {several(phrases, of='others')}; {advice}"
+            f"languages must be of {source} ({known}), got {several(phrases, of='others')}; "
+            "name others, complete these rows, or name none to take all"
         )
     return distinct or tuple(sorted(present))
-
-
-def _suggestion(language: str, present: Collection[str]) -> str:
-    """A hint at the nearest languages, "" if none is near."""
-    # Codes have two letters, so one shared letter suffices for a hint.
-    near = difflib.get_close_matches(language, sorted(present), n=2, cutoff=0.5)
-    return f" (did you mean {' or '.join(near)}?)" if near else ""
 
 
 def select_languages(grid: LanguageGridSet, languages: Sequence[str]) -> LanguageGridSet:
@@ -334,10 +324,10 @@ def _parse_texts(row: Row, *, key: str, languages: Sequence[str]) -> _TextRow:
             f"{row.location}: a text must be there in every language, got none in {', '.join(absent)}",
             advice="complete these rows, or name fewer languages",
         )
-    texts = {language: text_value(row.values[language], language, row.location) for language in languages}
+    texts = {language: text_of(row, language) for language in languages}
     row_id = invented_id(row.number, texts[languages[0]])
     for column in COLUMN_ALIASES["query_id"]:
         if column in row.values and column not in (key, *languages):
-            row_id = id_value(row.values[column], column, row.location)
+            row_id = id_of(row, column)
             break
-    return _TextRow(row.location, row_id, id_value(row.values[key], key, row.location), texts)
+    return _TextRow(row.location, row_id, id_of(row, key), texts)

@@ -234,10 +234,8 @@ _LONGEST_NAME = 80
 _MAX_WORDS = 6
 
 
-_SEPARATORS = {
-    "csv": ("commas", {";": "semicolons", "\t": "tabs", "|": "bars"}),
-    "tsv": ("tabs", {",": "commas", ";": "semicolons", "|": "bars"}),
-}
+_SEPARATORS = {"csv": ("commas", ";|\t"), "tsv": ("tabs", ",;|")}
+"""Of each format the separator in words, and those of other files."""
 
 
 def more_columns(name: str, columns: Iterable[str]) -> list[str]:
@@ -267,13 +265,10 @@ def header_of(
             f"{cut(' '.join(names), limit=120)}; add it"
         )
     # One column whose name holds another separator: the file has the wrong ending.
-    separator, others = _SEPARATORS[form]
     got = f"got {shown_names(names)}"
-    if len(names) == 1 and (other := next((sign for sign in others if sign in names[0]), None)):
-        got = f"got {others[other]} in {shown_names(names)}"
-        raise DataError(
-            f"{location} must separate its columns by {separator}, {got}; write the file with {separator}"
-        )
+    separator, others = _SEPARATORS[form]
+    if len(names) == 1 and not set(others).isdisjoint(names[0]):
+        raise DataError(f"{location} must separate its columns by {separator}, {got}; separate them so")
     if "" in names[1:] or names == ("",) or len(set(names)) < len(names):
         raise DataError(f"{location} must name every column once, {got}; correct the header")
     # A number or sentence may be a column name if pandas numbered the columns, or beside known names.

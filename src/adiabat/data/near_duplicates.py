@@ -14,12 +14,11 @@ Reference:
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 import numpy as np
 from jaxtyping import Bool, UInt8, UInt64
 
-from adiabat.data.text_hashes import folded
+from adiabat.data.text_hashes import blocks, folded
 
 SIGNATURE_BYTES = 64
 THRESHOLD = 0.9
@@ -43,10 +42,8 @@ Signatures = UInt8[np.ndarray, "n 64"]
 
 def signatures(texts: Iterable[str]) -> Signatures:
     """Signatures of texts."""
-    remaining, blocks = iter(texts), [np.empty((0, SIGNATURE_BYTES), dtype=np.uint8)]
-    while block := list(islice(remaining, _BLOCK)):
-        blocks.append(_signed(block))
-    return np.concatenate(blocks)
+    signed = map(_signed, blocks(texts, _BLOCK))
+    return np.concatenate([np.empty((0, SIGNATURE_BYTES), dtype=np.uint8), *signed])
 
 
 def near(texts: Sequence[str], known: Signatures) -> Bool[np.ndarray, " n"]:

@@ -5,24 +5,22 @@ non-answers of each query.
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int
 
 from adiabat.core.ragged import Ragged, compact
 from adiabat.data.records import Example
-from adiabat.data.text_hashes import Hashes, TextNumbers, hash_texts
+from adiabat.data.text_hashes import Hashes, TextNumbers, blocks, hash_texts
 
 Numbers = Int[np.ndarray, " n"]
 """One number for each entry."""
 
 OfPairs = Int[np.ndarray, " pairs"]
 """One number for each pair."""
-
-Entry = TypeVar("Entry")
 
 BLOCK = 1_024
 """Number of examples numbered together."""
@@ -170,16 +168,9 @@ def joined(sets: Sequence[PairSet]) -> PairSet:
     )
 
 
-def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Entries a block at a time, so that few are in memory together."""
-    remaining = iter(entries)
-    while block := list(islice(remaining, BLOCK)):
-        yield block
-
-
 def _hashed(texts: Iterable[str]) -> Iterator[Hashes]:
     """Hashes of texts, a block at a time."""
-    return map(hash_texts, _blocks(texts))
+    return map(hash_texts, blocks(texts))
 
 
 @runtime_checkable
@@ -267,7 +258,7 @@ class PairBuilder:
 
     def add(self, examples: Iterable[Example], *, of: int) -> None:
         """Number the examples of a set."""
-        for block in _blocks(examples):
+        for block in blocks(examples, BLOCK):
             self._add(block, of)
 
     def note(self, sentences: Iterable[str]) -> None:

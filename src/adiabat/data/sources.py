@@ -5,7 +5,6 @@ the names of its columns.
 split of a folder. A value is percent-encoded where it holds ``&``, ``%`` or ``?``.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -108,11 +107,9 @@ def _pair(pair: str, address: str | Path) -> tuple[str, str]:
     """Take ``NAME=VALUE`` apart, and check both."""
     key, equals, value = pair.partition("=")
     if not equals or key not in ("split", "config", *COLUMNS):
-        near = difflib.get_close_matches(key, ("split", "config", *COLUMNS), n=1)
-        advice = f"did you mean {near[0]}?" if near else f"the names are split, config, {', '.join(COLUMNS)}"
         raise ConfigError(
             f"{address} must give NAME=VALUE of adiabat's names behind the "
-            f'question mark, got "{pair}"; {advice}'
+            f'question mark, got "{pair}"; the names are split, config, {", ".join(COLUMNS)}'
         )
     try:
         value = unquote(value, errors="strict")

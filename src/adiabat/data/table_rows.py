@@ -88,11 +88,12 @@ class UniqueNames:
 
     def __init__(self, noun: str, faults: FileFaults, advice: str = "") -> None:
         self._noun, self._faults, self._advice = noun, faults, advice
-        self._first: dict[str, str] = {}
+        self.places: dict[str, str] = {}
+        """The first ``file:line`` of each name."""
 
     def add(self, name: str, location: str) -> None:
         """Note a name at ``file:line``."""
-        first = self._first.setdefault(name, location)
+        first = self.places.setdefault(name, location)
         if first != location:
             fault = f'{location}: {self._noun} must be unique, got "{name}" again, first at {first}'
             self._faults.add(fault, self._advice)

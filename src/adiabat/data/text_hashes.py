@@ -7,12 +7,14 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
 from adiabat.core.ragged import Ragged, connected
+
+Entry = TypeVar("Entry")
 
 Numbers = Int[np.ndarray, " n"]
 """One number for each text, or some of their numbers."""
@@ -205,13 +207,13 @@ class TrainedTexts:
         from adiabat.data.near_duplicates import signatures
 
         hashes, signed = list[Hashes](), list[Any]()
-        for block in _blocks(queries):
+        for block in blocks(queries):
             hashes.append(_hashed(block))
             signed.append(signatures(block))
         return cls(
             _distinct(hashes),
-            _distinct(map(_hashed, _blocks(documents))),
-            _distinct(map(_hashed, _blocks(doc_ids))),
+            _distinct(map(_hashed, blocks(documents))),
+            _distinct(map(_hashed, blocks(doc_ids))),
             signatures=_joined(signed),
         )
 
@@ -268,7 +270,7 @@ def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Numb
 
 def _among(known: Hashes, texts: Sequence[str]) -> Mask:
     """Which texts have a known hash."""
-    hashes = np.concatenate([_NONE, *map(_hashed, _blocks(texts))])
+    hashes = np.concatenate([_NONE, *map(_hashed, blocks(texts))])
     if not len(known):
         return np.zeros(len(hashes), dtype=np.bool_)
     return _found(hashes, known)[1]
@@ -280,10 +282,10 @@ def _found(hashes: Hashes, known: Hashes) -> tuple[Numbers, Mask]:
     return positions, np.asarray(known[positions] == hashes)
 
 
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Texts a block at a time."""
-    remaining = iter(texts)
-    while block := list(islice(remaining, _BLOCK)):
+def blocks(entries: Iterable[Entry], size: int = _BLOCK) -> Iterator[list[Entry]]:
+    """Entries a block at a time, so that few are in memory together."""
+    remaining = iter(entries)
+    while block := list(islice(remaining, size)):
         yield block
 
 

@@ -5,7 +5,7 @@ and Tulkens, model2vec).
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,16 @@ from jaxtyping import Float, Int
 from safetensors.numpy import save
 from transformers import PreTrainedTokenizerFast
 
-from adiabat.config.distillation import USUAL_DIMS, DistillStaticSettings, StaticSection
+from adiabat.config.distillation import USUAL_DIMS, DistillStaticSettings, StaticSection, Weighting
 from adiabat.config.shared import EncoderSection
 from adiabat.core.disk import clear, make_folder, move, remove, remove_empty
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, ModelError, disk_error_of
+from adiabat.core.errors import AdiabatError, DataError, JobError, ModelError, disk_error_of
 from adiabat.core.files import sole_writer, write_text, write_together, writing_to
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.wording import assignment, option
 from adiabat.data.corpora import training_texts
-from adiabat.distillation.distill_checks import PASSED, require_new
+from adiabat.distillation.distill_checks import PASSED
 from adiabat.distillation.vocabulary import (
     Vocabulary,
     Word,
@@ -99,10 +99,6 @@ def inverse_documents(containing: Int[np.ndarray, " v"], documents: int) -> Weig
     return np.log((1.0 + documents) / (1.0 + containing)) + 1.0
 
 
-Texts = Callable[[], Iterable[str]]
-"""Yields the texts of a corpus."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Distilled:
     """A static model in the making.
@@ -119,25 +115,18 @@ class Distilled:
 
 
 def distill(
-    teacher: Encoder,
-    section: StaticSection,
-    *,
-    words: Sequence[Word] = (),
-    texts: Texts | None = None,
-    folder: Path | None = None,
-    seed: int = 0,
-    watch: Watch = SILENT,
+    teacher: Encoder, settings: DistillStaticSettings, words: Sequence[Word], folder: Path, watch: Watch
 ) -> Distilled:
     """Pass every token of a vocabulary through a teacher, reduce the vectors, and weight them.
 
-    Tokens are counted in `texts`; None uses their ranks. The teacher's vectors are saved in `folder`, so that
-    an interrupted call resumes.
+    The teacher's vectors are saved in `folder`, so that an interrupted call resumes.
     """
+    section = settings.static
     # Check first: too many directions, or a corpus without texts, must not be noticed only after long work.
     vocabulary, dims = rows_and_dims(teacher, section, words)
     if vocabulary.known:
         watch.note(f"{len(vocabulary.known):,} of {len(words):,} words are tokens of the teacher already")
-    weights, texts_counted = _weights(vocabulary, section, texts, watch)
+    weights, texts_counted = _weights(vocabulary, section.weighting, watch)
     if (unknown := unknown_id(vocabulary.tokenizer)) is not None:
         # The unknown token weighs nothing: model2vec leaves it out of a text, and sentence-transformers would
         # count it.
@@ -147,7 +136,9 @@ def distill(
     )
     if section.reduction.kind == "none":
         return Distilled(vocabulary, vectors, weights, 1.0, texts_counted)
-    directions, variance = reduced(vectors, dims, how=section.reduction.kind, seed=seed, watch=watch)
+    directions, variance = reduced(
+        vectors, dims, how=section.reduction.kind, seed=settings.run.seed, watch=watch
+    )
     return Distilled(vocabulary, directions, weights, variance, texts_counted)
 
 
@@ -165,20 +156,18 @@ def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word
     return vocabulary, dims
 
 
-def _weights(
-    vocabulary: Vocabulary, section: StaticSection, texts: Texts | None, watch: Watch
-) -> tuple[Weights, int]:
-    rows, weighting = len(vocabulary.tokens), section.weighting
+def _weights(vocabulary: Vocabulary, weighting: Weighting, watch: Watch) -> tuple[Weights, int]:
+    """The weight of each token, and the number of texts in which tokens were counted; 0 if their ranks stand
+    for counts: trained vocabularies begin with frequent tokens.
+    """
+    rows = len(vocabulary.tokens)
     if weighting.kind == "none":
         return np.ones(rows), 0
-    if texts is None:
-        if weighting.kind == "tfidf":
-            raise ConfigError(
-                'texts must be given with static.weighting = "tfidf", which counts '
-                "documents, got none; give some"
-            )
-        return sif(zipf(rows), weighting.a) if weighting.kind == "sif" else by_rank(rows), 0
-    counts = count_tokens(vocabulary.tokenizer, texts(), watch=watch)
+    if weighting.corpus is None:
+        weights = sif(zipf(rows), weighting.a) if weighting.kind == "sif" else by_rank(rows)
+        return weights, 0
+    texts = (document.text for document in training_texts(weighting.corpus))
+    counts = count_tokens(vocabulary.tokenizer, texts, watch=watch)
     if not counts.times.any():
         told = f"static.weighting.corpus must hold texts with tokens, got {counts.texts:,} texts without"
         raise DataError(f"{told}; give another, or leave it out")
@@ -270,15 +259,12 @@ def distill_static(
     command: str = "adiabat.distill_static(...)",
     watch: Watch = SILENT,
 ) -> DistillResult:
-    """Make a static model of a teacher; an interrupted call resumes when it is repeated."""
+    """Make a static model of a teacher in a directory that is new or empty, or has an interrupted call of the
+    same settings, which resumes.
+    """
     settings, folder, started = settings or DistillStaticSettings(), Path(out), time.monotonic()
     section, notes = settings.static, list[str]()
-    # A new or empty directory, or one with an interrupted call of the same settings.
-    require_new(folder)
     words = _words(section)
-    if section.weighting.corpus is not None:
-        # Check the first row, so that its errors come before the model is loaded.
-        training_texts(section.weighting.corpus)
 
     def note(sentence: str) -> None:
         notes.append(sentence)
@@ -286,16 +272,8 @@ def distill_static(
 
     with _directory(folder), sole_writer(folder):
         tower = teaching_tower(teacher, settings)
-        corpus = section.weighting.corpus
-        distilled = distill(
-            tower,
-            section,
-            words=words,
-            texts=None if corpus is None else lambda: (document.text for document in training_texts(corpus)),
-            folder=folder / PASSED if passed is None else passed,
-            seed=settings.run.seed,
-            watch=Watch(note, watch.progress),
-        )
+        kept = folder / PASSED if passed is None else passed
+        distilled = distill(tower, settings, words, kept, Watch(note, watch.progress))
         save_static(distilled, section, folder, teacher=name_of(teacher))
         result = DistillResult(
             title=f"A static model of {_subject(name_of(teacher), section)}",

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +28,7 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.wording import option
 from adiabat.data.lines import Cursor, text_lines
 from adiabat.data.table_rows import FileFaults
+from adiabat.data.text_hashes import blocks
 from adiabat.distillation.distill_checks import require_vocabulary
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import Pooling
@@ -411,8 +411,8 @@ def count_tokens(tokenizer: Tokenizer, texts: Iterable[str], *, watch: Watch = S
     """Count the tokens of texts."""
     rows = tokenizer.get_vocab_size()
     times, containing = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    remaining, count = iter(texts), 0
-    while block := list(islice(remaining, TEXT_BLOCK)):
+    count = 0
+    for block in blocks(texts, TEXT_BLOCK):
         for encoding in tokenizer.encode_batch_fast(block, add_special_tokens=False):
             tokens, often = np.unique(np.asarray(encoding.ids, dtype=np.int64), return_counts=True)
             times[tokens] += often

@@ -65,63 +65,58 @@ _ONE_OR_SEVERAL = frozenset(("a string", "a list"))
 _SEVERITIES: tuple[Severity, ...] = ("fault", "warning", "note")
 
 
-@dataclass(frozen=True, slots=True)
-class Quotes:
-    """Rows by number, for quoting them."""
+Rows = Mapping[int, Entry]
+"""Rows that findings quote, by their number."""
 
-    rows: Mapping[int, Entry]
 
-    def first_queries(self, numbers: Sequence[int]) -> str:
-        """The first few of some rows, by location and query."""
-        phrases = []
-        for number in numbers[:SHOWN_LOCATIONS]:
-            entry = self.rows[number]
-            phrases.append(f'{entry.location} "{cut(entry.texts["query"][0], limit=QUOTED)}"')
-        return _and_more(phrases, len(numbers))
+def _first_queries(rows: Rows, numbers: Sequence[int]) -> str:
+    """The first few of some rows, by location and query."""
+    phrases = []
+    for number in numbers[:SHOWN_LOCATIONS]:
+        entry = rows[number]
+        phrases.append(f'{entry.location} "{cut(entry.texts["query"][0], limit=QUOTED)}"')
+    return _and_more(phrases, len(numbers))
 
-    def address(self, number: int) -> str:
-        """A row by id and location."""
-        entry = self.rows[number]
-        return f'"{cut(entry.address, limit=QUOTED)}" at {entry.location}'
+
+def _address(entry: Entry) -> str:
+    """A row by id and location."""
+    return f'"{cut(entry.address, limit=QUOTED)}" at {entry.location}'
 
 
 def id_findings(
-    noun: str, repeated: list[list[int]], similar: list[list[int]], quotes: Quotes
+    noun: str, repeated: list[list[int]], similar: list[list[int]], rows: Rows
 ) -> Iterator[Finding]:
     """Ids that repeat, exactly or but for case, as (first row, later row)."""
-    phrases = []
-    for first, row in repeated[:SHOWN_LOCATIONS]:
-        phrases.append(f"{quotes.address(row)} again, first at {quotes.rows[first].location}")
-    if phrases:
-        got = _and_more(phrases, len(repeated))
-        sentence = f"{noun} ids must be unique, got {got}; give each its own"
-        yield Finding("repeated ids", "fault", len(repeated), sentence)
-    phrases = []
-    for first, row in similar[:SHOWN_LOCATIONS]:
-        phrases.append(f"{quotes.address(first)} and {quotes.address(row)}")
-    if phrases:
-        got = _and_more(phrases, len(similar))
-        advice = "check that they are two ids, since tools that fold case read them as one"
-        sentence = f"{noun} ids should differ in more than case, got {got}; {advice}"
-        yield Finding("ids alike but for case", "warning", len(similar), sentence)
+    fold = "check that they are two ids, since tools that fold case read them as one"
+    rules: list[tuple[str, Severity, list[list[int]], str, str]] = [
+        ("repeated ids", "fault", repeated, "must be unique", "give each its own"),
+        ("ids alike but for case", "warning", similar, "should differ in more than case", fold),
+    ]
+    for kind, severity, alike, rule, advice in rules:
+        phrases = []
+        for first, later in alike[:SHOWN_LOCATIONS]:
+            phrases.append(f"{_address(rows[first])} and {_address(rows[later])}")
+        if phrases:
+            sentence = f"{noun} ids {rule}, got {_and_more(phrases, len(alike))}; {advice}"
+            yield Finding(kind, severity, len(alike), sentence)
 
 
-def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator[Finding]:
+def pair_findings(pairs: PairCounts, found: PairRows, rows: Rows) -> Iterator[Finding]:
     """Pairs that disturb a loss with in-batch or listed negatives."""
     if count := pairs.missing_documents:
-        total, queries = pairs.pairs + pairs.negatives, quotes.first_queries(rows.missing)
+        queries, total = _first_queries(rows, found.missing), pairs.pairs + pairs.negatives
         problem = (
             f"documents that examples name must be in the corpus, {count:,} of {total:,} entries are not"
         )
         sentence = f"{problem}: {queries}; name the corpus that holds them all"
         yield Finding("missing documents", "fault", count, sentence)
     if count := pairs.negatives_that_answer:
-        queries = quotes.first_queries(rows.negatives_that_answer)
+        queries = _first_queries(rows, found.negatives_that_answer)
         problem = f"negatives must not be positives of the same query, {count:,} of {pairs.negatives:,} are"
         advice = "training leaves these out, but others may be wrong too: check how they were chosen"
         yield Finding("negatives that answer", "warning", count, f"{problem}: {queries}; {advice}")
     if count := pairs.own_answer:
-        queries = quotes.first_queries(rows.own_answer)
+        queries = _first_queries(rows, found.own_answer)
         problem = f"documents should differ from their query, {count:,} of {pairs.pairs:,} are the same text"
         yield Finding("documents that are their query", "warning", count, f"{problem}: {queries}; drop them")
     if pairs.unique_documents < FEW_UNIQUE:
@@ -281,10 +276,10 @@ def inspect(
         for counted_stream in filter(None, (read, documents)):
             yield from counted_stream.findings()
         if pairs is not None and pair_rows is not None:
-            quoted = (pair_rows.missing, pair_rows.negatives_that_answer, pair_rows.own_answer)
-            yield from pair_findings(
-                pairs, pair_rows, read.quotes(*(numbers[:SHOWN_LOCATIONS] for numbers in quoted))
-            )
+            quoted = set[int]()
+            for numbers in (pair_rows.missing, pair_rows.negatives_that_answer, pair_rows.own_answer):
+                quoted.update(numbers[:SHOWN_LOCATIONS])
+            yield from pair_findings(pairs, pair_rows, reread(read.stream, quoted))
         yield from text_findings(texts, are_ids=documents is not None)
         yield from column_findings(columns, read.kinds)
         yield from group_findings(groups, stream.columns.mapping)
@@ -329,10 +324,6 @@ class _Stream:
     kinds: ColumnCounter = field(default_factory=ColumnCounter)
     fault: str = ""
 
-    def quotes(self, *numbers: Sequence[int]) -> Quotes:
-        """The first of some rows, and others that a few rows stand with."""
-        return Quotes(reread(self.stream, set(chain.from_iterable(numbers))))
-
     def findings(self) -> Iterator[Finding]:
         """Remarks and faults of the reader, and ids that repeat."""
         for remark in self.stream.columns.remarks.interpretations():
@@ -340,9 +331,10 @@ class _Stream:
         if self.fault:
             yield Finding("unreadable rows", "fault", 1, self.fault)
         repeated, similar = self.rows.ids.repeated().tolist(), self.rows.ids.repeated_but_for_case().tolist()
-        quotes = self.quotes(*repeated[:SHOWN_LOCATIONS], *similar[:SHOWN_LOCATIONS])
+        alike = repeated[:SHOWN_LOCATIONS] + similar[:SHOWN_LOCATIONS]
+        rows = reread(self.stream, set(chain.from_iterable(alike)))
         noun = "document" if self.stream.layout == "corpus" else "query"
-        yield from id_findings(noun, repeated, similar, quotes)
+        yield from id_findings(noun, repeated, similar, rows)
 
 
 def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
