@@ -18,12 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64, Int32, Int64, Shaped
+from jaxtyping import Float64, Int64
+from scipy.sparse import csc_array, csr_array
 
 from adiabat.core.progress import SILENT, Watch
-
-Rows = Int64[np.ndarray, " n"]
-"""Numbers of texts."""
 
 CandidateRows = Int64[np.ndarray, " c"]
 """Numbers of the candidates of a block or a group."""
@@ -48,42 +46,19 @@ _SELF = np.iinfo(np.int64).max
 Categories = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Bags:
-    """Texts as bags of words, one after another; `offsets` holds the start of each text and the end of the
-    last.
-
-    Words are numbered in the order of their first appearance.
+def count_words(texts: Iterable[str]) -> csr_array:
+    """The share of each word in each text, in lower case: a row for each text, a column for each word, in the
+    order of first appearance.
     """
-
-    words: Int32[np.ndarray, " entries"]
-    counts: Int32[np.ndarray, " entries"]
-    offsets: Int64[np.ndarray, " texts_and_one"]
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def shares(self, rows: Rows) -> tuple[Int32[np.ndarray, " e"], Float64[np.ndarray, " e"], Rows]:
-        """Words of some texts, their shares in each text, and the number of distinct words of each text."""
-        starts, ends = self.offsets[rows], self.offsets[rows + 1]
-        slices = _slices(starts, ends)
-        totals = np.array([self.counts[entries].sum() for entries in slices], dtype=np.float64)
-        lengths = ends - starts
-        return _gather(self.words, slices), _gather(self.counts, slices) / np.repeat(totals, lengths), lengths
-
-
-def count_words(texts: Iterable[str]) -> Bags:
-    """Count the words of each text, in lower case."""
     numbers: dict[str, int] = {}
-    words, counts, offsets = array("i"), array("i"), array("q", [0])
+    words, shares, offsets = array("i"), array("d"), array("q", [0])
     for text in texts:
         bag = Counter(WORD.findall(text.lower()))
         words.extend([numbers.setdefault(word, len(numbers)) for word in bag])
-        counts.extend(bag.values())
+        shares.extend([count / bag.total() for count in bag.values()])
         offsets.append(len(words))
-    return Bags(
-        np.array(words, dtype=np.int32), np.array(counts, dtype=np.int32), np.array(offsets, dtype=np.int64)
-    )
+    shape = len(offsets) - 1, len(numbers)
+    return csr_array((np.array(shares), np.array(words, dtype=np.int32), np.array(offsets)), shape=shape)
 
 
 def sort_by_size(categories: Iterable[str], sizes: Mapping[str, int]) -> Categories:
@@ -123,24 +98,24 @@ def groups_of(categories: Sequence[Categories]) -> Iterator[Group]:
 
 
 def nearest_of_groups(
-    bags: Bags, groups: Iterable[Group], k: int, *, block_size: int = BLOCK_SIZE, watch: Watch = SILENT
+    bags: csr_array, groups: Iterable[Group], k: int, *, block_size: int = BLOCK_SIZE, watch: Watch = SILENT
 ) -> Int64[np.ndarray, "n k"]:
     """Find for every paper the `k` closest of its candidates by Jensen-Shannon distance, the paper itself
     excluded.
     """
-    neighbours = np.empty((len(bags), k), dtype=np.int64)
+    neighbours = np.empty((bags.shape[0], k), dtype=np.int64)
     done = 0
     for group in groups:
         for start in range(0, len(group.queries), QUERY_BATCH):
             queries = group.queries[start : start + QUERY_BATCH]
             neighbours[queries] = nearest(bags, queries, group.candidates, k, block_size=block_size)
             done += len(queries)
-            watch.progress("nearest papers", done, len(bags))
+            watch.progress("nearest papers", done, bags.shape[0])
     return neighbours
 
 
 def nearest(
-    bags: Bags,
+    bags: csr_array,
     queries: Int64[np.ndarray, " q"],
     candidates: CandidateRows,
     k: int,
@@ -152,11 +127,12 @@ def nearest(
     """
     keys = rows = np.empty((len(queries), 0), dtype=np.int64)
     for start in range(0, len(candidates), block_size):
-        block = Postings.of(bags, candidates[start : start + block_size])
-        closest = [_nearest_in_block(bags, row, block, k) for row in queries.tolist()]
+        block_rows = candidates[start : start + block_size]
+        block = bags[block_rows].tocsc()
+        closest = [_nearest_in_block(bags, row, block, block_rows, k) for row in queries.tolist()]
         # Equal keys keep ascending rows: blocks ascend, and the sort is stable.
         keys = np.concatenate([keys, np.stack([block_keys for block_keys, _ in closest])], axis=1)
-        rows = np.concatenate([rows, np.stack([block_rows for _, block_rows in closest])], axis=1)
+        rows = np.concatenate([rows, np.stack([row_numbers for _, row_numbers in closest])], axis=1)
         order = np.argsort(keys, axis=1, kind="stable")[:, :k]
         keys, rows = np.take_along_axis(keys, order, axis=1), np.take_along_axis(rows, order, axis=1)
     # The text itself, where it is a candidate, sorts last and is never taken.
@@ -165,71 +141,32 @@ def nearest(
 
 
 def _nearest_in_block(
-    bags: Bags, row: int, block: "Postings", k: int
+    bags: csr_array, row: int, block: csc_array, block_rows: CandidateRows, k: int
 ) -> tuple[Int64[np.ndarray, " m"], Int64[np.ndarray, " m"]]:
     """Keys and rows of the closest candidates, as many as `k` or the block has; a key is a divergence in
     units of `RESOLUTION`.
     """
-    keys = np.rint(block.divergences(bags, row) / RESOLUTION).astype(np.int64)
+    keys = np.rint(divergences(bags, row, block) / RESOLUTION).astype(np.int64)
     # A text is its own closest candidate, and must not be its negative.
-    keys[block.rows == row] = _SELF
+    keys[block_rows == row] = _SELF
     positions = np.arange(len(keys))
     if k < len(keys):
         # All candidates up to the k-th closest, ties among them; sorting these few is cheap.
         positions = np.flatnonzero(keys <= np.partition(keys, k - 1)[k - 1])
     positions = positions[np.argsort(keys[positions], kind="stable")[:k]]
-    return keys[positions], block.rows[positions]
+    return keys[positions], block_rows[positions]
 
 
-@dataclass(frozen=True, slots=True)
-class Postings:
-    """A block of candidates by their words.
-
-    Attributes:
-        words: All words of the block, ascending, and -1 at the end, where a search for an unknown word may
-            land.
-        starts: Start of each word's postings, and the end of the last.
-    """
-
-    rows: CandidateRows
-    words: Int32[np.ndarray, " w"]
-    starts: Int64[np.ndarray, " w"]
-    owners: Int64[np.ndarray, " postings"]
-    shares: Float64[np.ndarray, " postings"]
-    terms: Float64[np.ndarray, " postings"]
-
-    @classmethod
-    def of(cls, bags: Bags, rows: CandidateRows) -> "Postings":
-        """Invert some texts."""
-        words, shares, lengths = bags.shares(rows)
-        order = np.argsort(words, kind="stable")
-        words, shares, owners = words[order], shares[order], np.repeat(np.arange(len(rows)), lengths)[order]
-        # Where a word differs from the one before it, and the end.
-        starts = np.flatnonzero(np.diff(words, prepend=-1, append=-1))
-        return cls(rows, np.append(words, np.int32(-1))[starts], starts, owners, shares, _x_ln_x(shares))
-
-    def divergences(self, bags: Bags, row: int) -> Float64[np.ndarray, " c"]:
-        """Jensen-Shannon divergence of one text from each candidate, in nats."""
-        words, shares, _ = bags.shares(np.array([row]))
-        positions = np.searchsorted(self.words[:-1], words)
-        shared = np.flatnonzero(self.words[positions] == words)
-        starts, ends = self.starts[positions[shared]], self.starts[positions[shared] + 1]
-        slices, lengths, own = _slices(starts, ends), ends - starts, shares[shared]
-        terms = np.repeat(_x_ln_x(own), lengths) + _gather(self.terms, slices)
-        # The term of each shared word: f(p) + f(q) - f(p + q).
-        terms -= _x_ln_x(np.repeat(own, lengths) + _gather(self.shares, slices))
-        sums = np.bincount(_gather(self.owners, slices), weights=terms, minlength=len(self.rows))
-        return np.asarray(np.maximum(math.log(2) + 0.5 * sums, 0.0))
-
-
-def _slices(starts: Rows, ends: Rows) -> list[slice]:
-    """The slices between starts and ends."""
-    return [slice(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-def _gather(values: Shaped[np.ndarray, " n"], slices: Sequence[slice]) -> Shaped[np.ndarray, " m"]:
-    """The values of several slices; cheaper than an index for each entry."""
-    return np.concatenate([values[:0], *(values[entries] for entries in slices)])
+def divergences(bags: csr_array, row: int, block: csc_array) -> Float64[np.ndarray, " c"]:
+    """Jensen-Shannon divergence of one text from each candidate of a block, in nats."""
+    own = slice(bags.indptr[row], bags.indptr[row + 1])
+    # The shares in all candidates of each word of the text.
+    postings = block[:, bags.indices[own]]
+    shares, theirs = np.repeat(bags.data[own], np.diff(postings.indptr)), postings.data
+    # The term of each shared word: f(p) + f(q) - f(p + q).
+    terms = _x_ln_x(shares) + _x_ln_x(theirs) - _x_ln_x(shares + theirs)
+    sums = np.bincount(postings.indices, weights=terms, minlength=block.shape[0])
+    return np.asarray(np.maximum(math.log(2) + 0.5 * sums, 0.0))
 
 
 def _x_ln_x(x: Float64[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
