@@ -247,7 +247,7 @@ def test_the_headline_names_margins_cells_and_reasons(
             make_result(training=make_tuning(), baseline=None),
             "Tuning ran 3 epochs (300 steps) and kept epoch 2; on its validation "
             "set: loss 0.09000 → 0.07000, "
-            "errors 2,000 → 1,500 of 4,000 pairs (−25.0 %).",
+            "errors of 4,000 pairs 2,000 → 1,500.",
         ),
         (
             make_result(training=make_tuning(best_epoch=0), baseline=None),

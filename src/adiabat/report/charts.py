@@ -347,18 +347,8 @@ def bars(figure: "Figure", rows: Sequence[tuple[str, float]], *, label: str) -> 
     figure.set_size_inches(WIDE, 0.7 + 0.25 * len(rows))
     axes = _open_axes(figure, grid="x")
     widths = [value for _, value in rows]
-    axes.barh(range(len(rows)), widths, height=0.62, color=GOOD)
-    for row, value in enumerate(widths):
-        text = number(value, digits=3)
-        axes.annotate(
-            text,
-            (value, row),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=MUTED,
-        )
+    drawn = axes.barh(range(len(rows)), widths, height=0.62, color=GOOD)
+    axes.bar_label(drawn, fmt=partial(number, digits=3), padding=4, fontsize=8, color=MUTED)
     axes.set_yticks(range(len(rows)), [cut_middle(text, limit=46) for text, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", labelsize=8, labelcolor=INK)

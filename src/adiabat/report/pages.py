@@ -105,7 +105,7 @@ class HeatCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts(Section):
-    """Names with values."""
+    """Names with values; those with "" are not shown."""
 
     kind: ClassVar[str] = "facts"
     facts: Sequence[tuple[str, str]]
@@ -162,7 +162,7 @@ class Page:
         name: Name of the job, above the title.
         tone: Whether the headline is good news.
         reservations: Reservations that an honest reader should know.
-        about: Names with values, below the title.
+        about: Names with values, below the title; "" is not shown.
         facts: Names with values, for the section on how the page was made.
         seed: Name of the record's seed in that section.
         time: Name of the record's duration there.
@@ -203,7 +203,7 @@ class Page:
             *self.tables,
             ("versions", "Versions", record.versions),
         ]
-        sections: list[Section] = [Facts(facts=with_values(facts))]
+        sections: list[Section] = [Facts(facts=facts)]
         for name, title, settings in tables:
             if settings:
                 sections.append(settings_table(name, title, settings))
@@ -226,11 +226,6 @@ def figure(
 ) -> Figure:
     """Charts side by side with the title, label and caption that ``captions.toml`` has for them."""
     return Figure(charts=charts, narrow=narrow, wide=wide, **texts_of(page, name, **values))
-
-
-def with_values(facts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The facts that have a value."""
-    return [(name, value) for name, value in facts if value]
 
 
 def settings_table(name: str, title: str, settings: Mapping[str, Any]) -> Table:

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Literal
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 
 from adiabat.core.text import cut_middle, integer
 from adiabat.report.chart_style import MUTED, shade
@@ -112,21 +113,20 @@ def _profile(profile: Profile, colour: str) -> Iterator[Line]:
     """The least losses of a budget, the parabola through their logarithms, and its lowest point."""
     yield _curve(f"{profile.budget:.2g} FLOP", _pairs(profile.sizes, profile.losses), (colour, "o"))
     sizes = np.geomspace(profile.sizes[0], profile.sizes[-1], PARABOLA_POINTS).tolist()
-    yield _curve("", [(size, _parabola(profile, size)) for size in sizes], (colour, ""), "dashed")
+    yield _curve("", _parabola(profile, sizes), (colour, ""), "dashed")
     if profile.optimum is not None:
-        lowest = (profile.optimum, _parabola(profile, profile.optimum))
-        yield _curve("", [lowest], (colour, "D"), "point")
+        yield _curve("", _parabola(profile, [profile.optimum]), (colour, "D"), "point")
 
 
 def _pairs(across: Sequence[float], up: Sequence[float]) -> Points:
+    """Points of these coordinates."""
     return list(zip(across, up, strict=True))
 
 
-def _parabola(profile: Profile, size: float) -> float:
-    """Loss at a size: ``ln loss = a + b ln size + c (ln size)^2``."""
-    constant, linear, quadratic = profile.coefficients
-    log_size = math.log(size)
-    return math.exp(constant + linear * log_size + quadratic * log_size**2)
+def _parabola(profile: Profile, sizes: Sequence[float]) -> Points:
+    """Losses at sizes: ``ln loss = a + b ln size + c (ln size)^2``."""
+    losses = np.exp(polyval(np.log(sizes), profile.coefficients))
+    return _pairs(sizes, losses.tolist())
 
 
 def _colours(budgets: Iterable[float]) -> dict[float, str]:

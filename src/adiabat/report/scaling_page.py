@@ -10,7 +10,7 @@ import tomli_w
 from adiabat.core.text import amount, cut, duration, flop, integer, printable, share
 from adiabat.report import scaling_headline as words
 from adiabat.report.format import if_known, number, setting, signed
-from adiabat.report.pages import Group, Page, figure, group, with_values
+from adiabat.report.pages import Group, Page, figure, group
 from adiabat.report.scaling_figures import charts
 from adiabat.report.tables import Cell, ColumnKind, Content, Section, Table
 from adiabat.results.scaling_result import (
@@ -65,7 +65,7 @@ def page(result: ScalingResult) -> Page:
         name=result.kind,
         headline=words.headline(result),
         reservations=words.reservations(result),
-        about=with_values(about),
+        about=about,
         sections=[
             *_advised(result),
             group("scaling", "figures", *drawn) if drawn else None,

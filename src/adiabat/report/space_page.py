@@ -8,7 +8,7 @@ from adiabat.core.text import counted, integer, share
 from adiabat.report.captions import glossary
 from adiabat.report.charts import NARROW, WIDE, Chart, Spread, histogram, scatter
 from adiabat.report.format import bounds, score, signed_pair
-from adiabat.report.pages import Group, Page, Terms, figure, group, with_values
+from adiabat.report.pages import Group, Page, Terms, figure, group
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, csv_of, pair_cell, value_cell
 from adiabat.results.space_result import (
     QUANTILES,
@@ -40,7 +40,7 @@ def page(result: SpaceResult) -> Page:
         name="space",
         headline=headline(result),
         reservations=reservations(result),
-        about=with_values([("after", result.model), ("before", result.baseline or "")]),
+        about=[("after", result.model), ("before", result.baseline or "")],
         sections=[
             _numbers(result),
             _nearness(result),

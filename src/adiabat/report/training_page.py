@@ -2,19 +2,20 @@
 sections too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from adiabat.core.text import NO_BREAK, counted, cut, duration, integer
 from adiabat.report import format as texts
+from adiabat.report.captions import text_of
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
 from adiabat.report.measure_terms import measures_section
-from adiabat.report.pages import Facts, Group, Page, Tone, figure, with_values
+from adiabat.report.pages import Facts, Group, Page, Tone, figure
 from adiabat.report.power_section import power_section
-from adiabat.report.tables import Column, Content, Section, Table
+from adiabat.report.tables import Content, Section, Table
 from adiabat.results.evaluation_result import Result
 from adiabat.results.training_record import LayerChange, TrainingRecord
 
@@ -35,18 +36,9 @@ def run_of(result: Result) -> TrainingRecord:
 def page(result: Result) -> Page:
     """The page of a training run."""
     record = run_of(result)
-    choice = ", which neither stopped the run nor selected weights"
-    if record.passes is None or record.best_epoch != record.epochs:
-        choice = f" that selected the {period_of(record)}"
-    return page_of(
-        result,
-        [training_of(record, measured=False), layers_of(record.layers), power_section(result.power)],
-        headline=training_sentence(record),
-        reservations=[
-            f"These figures are from the validation set{choice}; confirm them on "
-            "held-out data with adiabat evaluate."
-        ],
-    )
+    sections = [training_of(record, measured=False), layers_of(record.layers), power_section(result.power)]
+    validated = [text_of("training", "validated")]
+    return page_of(result, sections, headline=training_sentence(record), reservations=validated)
 
 
 def page_of(
@@ -71,7 +63,7 @@ def page_of(
         headline=headline,
         tone=tone,
         reservations=reservations,
-        about=with_values(models),
+        about=models,
         sections=sections,
         facts=[("model", result.model), ("baseline", result.baseline or "")],
         time="time for measuring" if result.datasets else "time",
@@ -83,12 +75,14 @@ def page_of(
 def terminal(result: Result) -> list[Table]:
     """Losses, errors and further figures of the validation, at the start and for the resulting weights."""
     record = run_of(result)
-    columns = [
-        Column("validation"),
-        Column("start", "number"),
-        Column(f"kept ({result_weights(record)})", "number"),
-    ]
-    table = Table(title=cut(result.title, limit=200), columns=columns, caption=[training_sentence(record)])
+    rows = []
+    for name, start, kept in _figures(record):
+        rows.append({"validation": name, "start": start, f"kept ({result_weights(record)})": kept})
+    return [Table.of(rows, title=cut(result.title, limit=200), caption=[training_sentence(record)])]
+
+
+def _figures(record: TrainingRecord) -> Iterator[tuple[str, str, str]]:
+    """Name of each figure of the validation, at the start and for the resulting weights."""
     measured: list[tuple[str, Sequence[tuple[int, Any]], Callable[[Any], str]]] = [
         ("loss", record.validation_loss, texts.number),
         (f"errors{of_pairs(record)}", record.validation_errors, integer),
@@ -97,9 +91,9 @@ def terminal(result: Result) -> list[Table]:
         measured.append((measure, values, texts.score))
     for name, points, text in measured:
         at = dict(points)
+        # A run may end before its first validation.
         if {0, record.best_epoch} <= at.keys():
-            table.add(name, text(at[0]), text(at[record.best_epoch]))
-    return [table]
+            yield name, text(at[0]), text(at[record.best_epoch])
 
 
 def notes(result: Result) -> list[str]:
@@ -109,26 +103,25 @@ def notes(result: Result) -> list[str]:
 
 def training_of(record: TrainingRecord, *, measured: bool) -> Group:
     """Curves and facts of a run, with a sentence where the headline of the page does not cover the run."""
-    share = 100 * record.trainable / record.parameters if record.parameters else 0.0
+    updated = f"{integer(record.trainable)} of {integer(record.parameters)}"
+    if record.parameters:
+        updated += f" ({100 * record.trainable / record.parameters:.1f}{NO_BREAK}%)"
     facts = [
         ("trained on", record.trained_on),
-        (
-            "parameters updated",
-            f"{integer(record.trainable)} of {integer(record.parameters)} ({share:.1f}{NO_BREAK}%)",
-        ),
+        ("parameters updated", updated),
         ("length", length(record)),
         ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else result_weights(record)),
     ]
-    for name, points in record.measures.items():
-        kept = dict(points)[record.best_epoch]
-        facts.append((name, f"{texts.score(points[0][1])} {_ARROW} {texts.score(kept)}"))
+    facts += [(name, f"{start} {_ARROW} {kept}") for name, start, kept in _figures(record)]
     facts += [
         ("ended because", record.stop_reason),
-        ("operations", _operations(record)),
+        ("FLOP by parameters and tokens", _flop(record.flops)),
+        ("FLOP planned", _flop(record.planned)),
+        ("FLOP counted one by one", _flop(record.operations)),
         ("time", duration(record.seconds)),
     ]
     facts += [("note", note) for note in record.notes]
-    sections: list[Section | None] = [Facts(facts=with_values(facts))]
+    sections: list[Section | None] = [Facts(facts=facts)]
     charts = training_curves(record)
     if charts:
         sections.insert(0, figure("training", "curves", *charts, wide=False, period=period_of(record)))
@@ -137,6 +130,11 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         sections.append(measures_section(record.measures))
     lead = training_sentence(record) if measured else ""
     return Group(id="training", title=record.kind.capitalize(), lead=lead, sections=sections)
+
+
+def _flop(operations: float) -> str:
+    """A number of operations; "" for 0, which older records and uncounted runs have."""
+    return f"{operations:.3g}" if operations else ""
 
 
 def training_curves(record: TrainingRecord) -> list[Chart]:
@@ -173,15 +171,6 @@ def _thinned(record: TrainingRecord) -> list[tuple[float, float | None]]:
     means = [run.mean(axis=0) for run in np.array_split(points, min(len(points), MOST_POINTS))]
     steps_per_epoch = record.steps / record.epochs if record.epochs > 0 and record.steps > 0 else 1.0
     return [(float(step) / steps_per_epoch, float(loss)) for step, loss in means]
-
-
-def _operations(record: TrainingRecord) -> str:
-    """Planned and spent FLOP, and FLOP counted one by one; "" in records without them."""
-    if not record.flops:
-        return ""
-    planned = f", {record.planned:.3g} planned" if record.planned else ""
-    each = f"; {record.operations:.3g} counted one by one" if record.operations else ""
-    return f"{record.flops:.3g}{NO_BREAK}FLOP estimated from parameters and tokens{planned}{each}"
 
 
 def layers_of(layers: Sequence[LayerChange]) -> Group | None:
@@ -242,24 +231,12 @@ def period_of(record: TrainingRecord) -> str:
 
 def training_sentence(record: TrainingRecord) -> str:
     """Results of a training run on its validation set."""
-    ran = length(record)
+    ran, kind = length(record), record.kind.capitalize()
     if record.best_epoch == 0:
-        return (
-            f"{record.kind.capitalize()} did not improve on the start in {ran}; "
-            "the starting weights were kept."
-        )
-    figures = []
-    losses, errors = dict(record.validation_loss), dict(record.validation_errors)
-    if {0, record.best_epoch} <= losses.keys():
-        figures.append(
-            f"loss {texts.number(losses[0])}{NO_BREAK}{_ARROW} {texts.number(losses[record.best_epoch])}"
-        )
-    if {0, record.best_epoch} <= errors.keys():
-        first, last = errors[0], errors[record.best_epoch]
-        fall = f" ({texts.signed(100 * (last / first - 1), decimals=1)}{NO_BREAK}%)" if first else ""
-        figures.append(f"errors {integer(first)}{NO_BREAK}{_ARROW} {integer(last)}{of_pairs(record)}{fall}")
+        return f"{kind} did not improve on the start in {ran}; the starting weights were kept."
+    figures = [f"{name} {start}{NO_BREAK}{_ARROW} {kept}" for name, start, kept in _figures(record)]
     reached = f"; on its validation set: {', '.join(figures)}" if figures else ""
-    return f"{record.kind.capitalize()} ran {ran} and kept {result_weights(record)}{reached}."
+    return f"{kind} ran {ran} and kept {result_weights(record)}{reached}."
 
 
 def length(record: TrainingRecord) -> str:
@@ -279,8 +256,4 @@ def result_weights(record: TrainingRecord) -> str:
     """Choice of the resulting weights."""
     if record.passes is None:
         return f"epoch {record.best_epoch}"
-    return (
-        "the last weights"
-        if record.best_epoch == record.epochs
-        else f"the weights of validation {record.best_epoch}"
-    )
+    return f"the weights of validation {record.best_epoch} of {record.epochs}"
