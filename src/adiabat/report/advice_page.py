@@ -32,29 +32,23 @@ def page(result: Advice) -> Page:
     rankings = _rankings(result, "ranking", target.changes, meanings=sentences("advice-meanings"))
     tried = [rankings, measures_section([target.untuned.measure])]
     reading = [notes_section("Notes", [("", result.notes)], everyone=""), Terms(terms=glossary("advice"))]
-    pull = "" if result.pull is None else f"{result.pull:g}"
+    last = Group(id="reading", title="Reading", sections=reading)
+    about = [("model", result.model), ("data", target.name)]
+    about += [("queries", _measured(target)), ("documents", integer(target.documents))]
+    clusters = "groups of queries that share no document with another group"
+    facts = [(clusters, integer(result.clusters))]
+    # Without a pull, the identity was the best map, or none could be cross-validated.
+    if result.pull is not None:
+        facts.append(("pull of the linear map", f"{result.pull:g}"))
     return Page(
         record=result,
         name="advise",
         headline=headline(result),
         tone=_TONES.get(result.choice, "plain"),
         reservations=reservations(result),
-        about=[
-            ("model", result.model),
-            ("data", target.name),
-            ("queries", _measured(target)),
-            ("documents", integer(target.documents)),
-        ],
-        sections=[
-            group("advice", "figures", *tried),
-            _headroom(result),
-            _retention(result),
-            Group(id="reading", title="Reading", sections=reading),
-        ],
-        facts=[
-            ("groups of queries that share no document with another group", integer(result.clusters)),
-            ("pull of the linear map", pull),
-        ],
+        about=about,
+        sections=[group("advice", "figures", *tried), _headroom(result), _retention(result), last],
+        facts=facts,
     )
 
 
@@ -131,6 +125,7 @@ def reservations(result: Advice) -> list[str]:
 
 
 def _measured(entry: AdvisedSet) -> str:
+    """The queries that a set was measured with, of all it has."""
     queries = counted(entry.queries, "query")
     if entry.measured == entry.queries:
         return queries

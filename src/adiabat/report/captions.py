@@ -29,5 +29,6 @@ def sentences(section: str) -> dict[str, str]:
 
 @cache
 def _texts() -> dict[str, Any]:
+    """All texts, read once."""
     file = resources.files("adiabat.report") / "captions.toml"
     return tomllib.loads(file.read_text(encoding="utf-8"))

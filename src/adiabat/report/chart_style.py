@@ -94,6 +94,7 @@ def inline_svg(figure: "Figure", *, name: str) -> str:
 
 
 def _svg(figure: "Figure", **metadata: None) -> str:
+    """The figure as matplotlib writes it, without metadata that differ from run to run."""
     text = io.StringIO()
     figure.savefig(text, format="svg", facecolor=PAPER, metadata=metadata)
     return text.getvalue()
@@ -154,6 +155,7 @@ def heat_colours(shades: Float[np.ndarray, "..."], *, compared: bool) -> Callabl
         )
 
     def colours_of(value: float) -> tuple[str, str]:
+        """Background and ink for one number."""
         if not np.isfinite(value):
             return "transparent", MUTED
         colour = palette(norm(value))

@@ -145,6 +145,7 @@ def forest(
 
 
 def _draw_row(axes: "Axes", position: int, row: ForestRow, *, narrow: bool) -> None:
+    """The interval, the mark, single runs and the label of a row."""
     colour, weight = VERDICT_COLOURS[row.verdict], "bold" if row.main else "normal"
     axes.plot(row.interval, [position] * 2, color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
     face, mark = PAPER if row.verdict == "undecided" else colour, "D" if row.main else "o"
@@ -245,6 +246,7 @@ def curves(
 
 
 def _draw_panel(axes: "Axes", panel: Panel) -> None:
+    """All that a panel holds, from the background to the front."""
     axes.set(xscale="log" if "x" in panel.log else "linear", yscale="log" if "y" in panel.log else "linear")
     if panel.linear_to:
         axes.set_xscale("symlog", linthresh=panel.linear_to, linscale=0.6)
@@ -286,6 +288,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
 
 
 def _set_ticks(axes: "Axes", panel: Panel) -> None:
+    """Positions and texts of the ticks of both axes."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     if "x" not in panel.log and not panel.linear_to:
@@ -309,6 +312,7 @@ def _set_ticks(axes: "Axes", panel: Panel) -> None:
 
 
 def _draw_line(axes: "Axes", line: Line) -> None:
+    """A curve above the intervals of its points."""
     for (x, _), ends in zip(line.points, line.intervals, strict=False):
         if ends is not None:
             axes.plot([x, x], ends, color=line.colour, linewidth=1.2, alpha=0.6, zorder=1.5)

@@ -46,6 +46,7 @@ def measures_section(measures: Iterable[str]) -> Terms | None:
 
 
 def _sentence(name: str) -> str:
+    """The sentence of a measure, with its cutoff and parameters; "" for an unknown one."""
     if name in DRIFTS:
         return f"{DRIFTS[name][0].upper()}{DRIFTS[name][1:]}."
     match = _NAME.fullmatch(name)

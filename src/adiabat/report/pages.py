@@ -90,6 +90,7 @@ class HeatMap(Section):
         return lines
 
     def _text_of(self, shade: float) -> str:
+        """The text of a cell; a dash where nothing was measured."""
         return self.text(shade) if np.isfinite(shade) else DASH
 
 
@@ -251,6 +252,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 
 def _text(value: Any) -> str:
+    """A setting as text: JSON, but texts without quotes."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -277,6 +279,7 @@ def notes_section(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, eve
 
 @cache
 def _template() -> jinja2.Template:
+    """The template with what it may call; made once."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_source),
         autoescape=True,
@@ -308,6 +311,7 @@ def _finalized(value: object) -> object:
 
 
 def _svg(chart: Chart) -> Markup:
+    """A drawing as markup."""
     return Markup(chart.inline())
 
 
@@ -347,6 +351,7 @@ def files(record: Record) -> Mapping[str, Callable[[], str]]:
 
 
 def _html(record: Record) -> str:
+    """The page of a record as one file."""
     page: Page = _module(record).page(record)
     return page.to_html()
 
@@ -386,4 +391,5 @@ def summary(record: Record) -> str:
 
 
 def _module(record: Record) -> Any:
+    """The module that makes the page of a record; matplotlib and others are loaded with it."""
     return import_module(f"adiabat.report.{_MODULES[record.kind]}")

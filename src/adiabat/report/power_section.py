@@ -44,6 +44,7 @@ def in_brief(power: Power) -> str:
 
 
 def _for_margin(power: Power) -> str:
+    """The number of units that the margin needs, as the end of a sentence; "" if these suffice."""
     if power.needed is None:
         return ""
     return f"; excluding a loss of {power.margin_text} takes about {_about_needed(power)}"
@@ -55,6 +56,7 @@ def _about_needed(power: Power) -> str:
 
 
 def _shown(power: Power) -> str:
+    """The gain that a set would show."""
     gain, ends = improvement(power)
     if gain:
         return f"show gains of {_about(power, gain, ends)} or more with 80{NO_BREAK}% probability"
@@ -64,6 +66,7 @@ def _shown(power: Power) -> str:
 
 
 def _excluded(power: Power) -> str:
+    """The loss that a set would exclude."""
     if power.losable == 0:
         return "have no loss to exclude"
     lost, ends = loss(power)
@@ -71,6 +74,7 @@ def _excluded(power: Power) -> str:
 
 
 def _about(power: Power, value: str, ends: str) -> str:
+    """A difference with its range; predicted ones are said to be estimates."""
     about = value if power.spread is None else f"about {value}"
     return f"{about} ({ends})" if ends else about
 
@@ -110,6 +114,7 @@ def _size(power: Power, value: float) -> str:
 
 
 def _two_digits(value: float) -> str:
+    """A number with two digits, without an exponent where it is short."""
     return f"{float(f'{value:.2g}'):g}"
 
 

@@ -25,37 +25,30 @@ _Mark = tuple[str, tuple[float, float], str]
 def page(result: SafeRate) -> Page:
     """The page of a search."""
     rates = [setting(rate) for rate in sorted(result.rates)]
+    about = [("tuned from", result.model)]
+    about.append(("rates", f"{counted(len(rates), 'rate')}, {rates[0]} to {rates[-1]}"))
+    about.append(("probes", counted(result.probes, "text")))
     devices = dict.fromkeys(trial.device for trial in result.trials if trial.device)
+    # The rate and the limit are exact here: they are what another program needs.
+    facts = [
+        ("largest safe rate", "none" if result.rate is None else repr(result.rate)),
+        ("limited measure", result.measure),
+        ("limit", repr(result.limit)),
+        ("steps wanted", integer(result.steps)),
+        ("devices", ", ".join(devices)),
+    ]
     drawn = [figure("rate-search", chart.name, chart) for chart in _charts(result)]
+    tables = [_runs(result, _measures_of(result)), _seeds(result)]
+    runs = group("rate-search", "runs", *tables, measure=result.measure)
     return Page(
         record=result,
         name="safe-rate",
         headline=words.headline(result),
         tone=words.tone(result),
         reservations=words.reservations(result),
-        about=[
-            ("tuned from", result.model),
-            ("rates", f"{counted(len(rates), 'rate')}, {rates[0]} to {rates[-1]}"),
-            ("probes", counted(result.probes, "text")),
-        ],
-        sections=[
-            group("rate-search", "figures", *drawn),
-            group(
-                "rate-search",
-                "runs",
-                _runs(result, _measures_of(result)),
-                _seeds(result),
-                measure=result.measure,
-            ),
-            _measures(result),
-        ],
-        facts=[
-            ("largest safe rate", "none" if result.rate is None else repr(result.rate)),
-            ("limited measure", result.measure),
-            ("limit", repr(result.limit)),
-            ("steps wanted", integer(result.steps)),
-            ("devices", ", ".join(devices)),
-        ],
+        about=about,
+        sections=[group("rate-search", "figures", *drawn), runs, _measures(result)],
+        facts=facts,
         seed="first seed",
         time="time of all runs",
     )
@@ -173,6 +166,7 @@ def _drift_panel(result: SafeRate) -> Panel:
     drifts = [result.limit]
     for trial in result.trials:
         drifts += [value for value in trial.drift[result.measure] if value > 0]
+    # Room for marks at both edges, by a factor since the axis is logarithmic.
     low, high = min(drifts) / 1.7, max(drifts) * 1.7
     colours = _colours(result)
     lines: list[Line] = []
@@ -186,7 +180,9 @@ def _drift_panel(result: SafeRate) -> Panel:
             if value == 0:
                 marks.append(("still", points[-1], colour))
         if ending == "diverged":
+            # A diverged run has no drift any more: its curve leaves at the upper edge.
             points.append((max(float(trial.left_at or 0), 1.0), high))
+        # A run that ends within the limit without drift has its mark already.
         if ending != "inside" or points[-1][1] > low:
             marks.append((ending, points[-1], colour))
         width = 2.6 if trial.rate == result.rate else 1.4
@@ -220,6 +216,7 @@ def _steps_panel(result: SafeRate) -> Panel:
         marks.append((words.ended(trial), (trial.rate, top), colour))
         if left_at is not None:
             inside = max((step for step in trial.steps if step < left_at), default=0)
+            # Between its last check within the limit and the first beyond it, a run left at an unknown step.
             bar = [(trial.rate, max(inside, low)), (trial.rate, top)]
             lines.append(Line(bar, "", colour, "", width=1.2))
     wanted = (float(result.steps), f"wanted {integer(result.steps)}", INK)
@@ -258,6 +255,7 @@ def _marks(marks: Sequence[_Mark]) -> list[Line]:
 
 
 def _label(result: SafeRate, trial: RateTrial) -> str:
+    """The rate of a curve, with its seed if the rate has several."""
     rates = [other.rate for other in result.trials]
     seed = f", seed {trial.seed}" if rates.count(trial.rate) > 1 else ""
     return setting(trial.rate) + seed
@@ -266,6 +264,7 @@ def _label(result: SafeRate, trial: RateTrial) -> str:
 def _colours(result: SafeRate) -> dict[float, str]:
     """A colour for each rate: equal ratios of rates are equally far apart."""
     rates = sorted({*result.rates, *(trial.rate for trial in result.trials)})
+    # A single rate has no span.
     span = math.log(rates[-1] / rates[0]) or 1.0
     return {rate: shade(math.log(rate / rates[0]) / span) for rate in rates}
 
@@ -273,6 +272,7 @@ def _colours(result: SafeRate) -> dict[float, str]:
 def _ticks(result: SafeRate) -> list[float]:
     """Rates whose labels do not overlap, preferring the largest safe one, then both ends."""
     rates = sorted({trial.rate for trial in result.trials})
+    # Nine labels fit on the axis, which reaches beyond its ends by a factor of 1.6.
     room = math.log(rates[-1] / rates[0] * 1.6**2) / 9
     labelled: list[float] = []
     for rate in [result.rate or rates[0], rates[0], rates[-1], *rates]:

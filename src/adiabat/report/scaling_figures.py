@@ -86,6 +86,7 @@ def _panel(title: str, across: str, up: str, lines: Sequence[Line], *, log: str 
 
 
 def _tick(value: float) -> str:
+    """A count with a unit of thousands; other numbers with two digits."""
     if value >= 1e12:
         return f"{value:.2g}".replace("e+", "e")
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -95,6 +96,7 @@ def _tick(value: float) -> str:
 
 
 def _isoflop(result: ScalingResult, up: str) -> list[Panel]:
+    """Losses by size at each budget, a panel for each family and method."""
     profiles = {str(record.kind): record.profiles for record in result.kinds if record.profiles}
     budgets: list[float] = []
     for of_kind in profiles.values():
@@ -147,10 +149,12 @@ def _by_family(
 
 
 def _place(record: KindRecord) -> tuple[str, int]:
+    """Where the lines of a law stand: by family, then in the order of methods."""
     return record.kind.family, list(HUES).index(record.kind.method)
 
 
 def _optimal(result: ScalingResult) -> list[Panel]:
+    """Two panels for each family: the best size by budget, and the tokens that it leaves."""
     sizes = _by_family(result, partial(_straight, part="sizes"))
     tokens = dict(_by_family(result, partial(_tokens, result)))
     panels = []
@@ -192,6 +196,7 @@ def _straight(record: KindRecord, part: str) -> list[Line]:
 
 
 def _lines(record: KindRecord, line: LineRecord) -> list[Line]:
+    """The points of a line, and the line between the first and the last budget."""
     hue = HUES[record.kind.method]
     ends = []
     for budget in (line.at[0], line.at[-1]):
@@ -203,6 +208,7 @@ def _lines(record: KindRecord, line: LineRecord) -> list[Line]:
 
 
 def _frontiers(result: ScalingResult, up: str) -> list[Panel]:
+    """The least loss by budget, a panel for each family."""
     families = _by_family(result, partial(_straight, part="frontier"))
     return [_panel(family, BUDGET, up, lines) for family, lines in families]
 
@@ -230,14 +236,17 @@ def _by_detail(result: ScalingResult, up: str, method: Method) -> list[Panel]:
 
 
 def _shown_with(row: ScalingRun, method: Method) -> bool:
+    """Whether a run belongs among those of a method; full training is freezing of nothing."""
     return row.way.method == method or (method == "freezing" and row.way.method == "full")
 
 
 def _detail(row: ScalingRun) -> float:
+    """The rank of an adapter, or the share of the parameters that was trained."""
     return float(row.way.rank) if row.way.rank else row.option.share
 
 
 def _predicted(result: ScalingResult, up: str) -> list[Panel]:
+    """Predicted beside actual losses; the diagonal is a perfect prediction."""
     panels = []
     for family, lines in _by_family(result, _beside):
         values: list[float] = []
@@ -270,6 +279,7 @@ def _beside(record: KindRecord) -> Iterator[Line]:
 
 
 def _downstream(result: ScalingResult, up: str) -> list[Panel]:
+    """Scores of each task by the loss of the run."""
     panels = []
     for correlation in result.downstream:
         task = correlation.task

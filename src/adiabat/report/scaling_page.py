@@ -60,21 +60,18 @@ def page(result: ScalingResult) -> Page:
         ("budgets", ", ".join(f"{budget:.3g}" for budget in budgets)),
     ]
     drawn = [figure("scaling-figures", chart.name, chart) for chart in charts(result)]
+    # What to do stands first, then what it rests on, down to the single runs.
+    sections: list[Section | None] = [*_advised(result)]
+    sections.append(group("scaling", "figures", *drawn) if drawn else None)
+    sections += [_held_out(result), _crossings(result), _laws(result)]
+    sections += [_downstream(result), _runs(result)]
     return Page(
         record=result,
         name=result.kind,
         headline=words.headline(result),
         reservations=words.reservations(result),
         about=about,
-        sections=[
-            *_advised(result),
-            group("scaling", "figures", *drawn) if drawn else None,
-            _held_out(result),
-            _crossings(result),
-            _laws(result),
-            _downstream(result),
-            _runs(result),
-        ],
+        sections=sections,
         facts=[("resamples", integer(result.resamples)), ("devices", ", ".join(devices))],
         seed="seed of the resampling",
         time="time of all runs",
@@ -96,6 +93,7 @@ def run_toml(advice: Advice) -> str:
     lines = []
     for reason in advice.reasons:
         comment = f"{reason.what}: {reason.value} ({reason.why}; {reason.source})"
+        # A line break in a reason would end the comment.
         lines.append(f"# {' '.join(printable(comment).split())}\n")
     return "".join(lines) + "\n" + tomli_w.dumps(advice.settings)
 
@@ -200,6 +198,7 @@ def _held_out(result: ScalingResult) -> Group | None:
     if record is None:
         return None
     rows: list[Mapping[str, Content]] = []
+    # Factors and not widths: laws are fitted to logarithms of losses.
     three = "{:.3g}".format
     factors: dict[str | None, tuple[float | None, float | None]] = {
         width.family: (width.law, width.line) for width in record.widths
@@ -285,6 +284,7 @@ def _line(line: LineRecord | None, name: str) -> Cell | None:
     """A line through logarithms: of the least loss by its slope, of the best size by its exponent."""
     if line is None:
         return None
+    # Slopes of logarithms: that of a size is the exponent of the budget C, in FLOP.
     formula = f"{line.slope:.3f} ln C {line.intercept:+.2f}"
     if name == "exponent":
         formula = f"C^{line.slope:.2f}"
@@ -315,6 +315,7 @@ def _runs(result: ScalingResult) -> Group | None:
         why = result.left_out.get(run.name)
         below = [f"left out: {cut(why, limit=300)}"] if why else []
         losses = {"validation loss": run.validation_loss, "training loss": run.loss}
+        # The table leaves out columns without values, so one kind of loss may be missing.
         if result.loss == "training":
             losses = dict(reversed(losses.items()))
         row: dict[str, Content] = {

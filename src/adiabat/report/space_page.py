@@ -34,27 +34,24 @@ _GROUPS: dict[Whose, str] = {
 
 def page(result: SpaceResult) -> Page:
     """The page of an analysis."""
-    perplexity = "" if result.map is None else f"{result.map.perplexity:g}"
+    facts = [
+        ("queries", f"{integer(result.looked_at)} of {integer(result.queries)}"),
+        ("documents", f"{integer(result.sampled)} of {integer(result.documents)}"),
+        ("random pairs of queries", integer(result.pairs)),
+        ("resamples", integer(result.resamples)),
+    ]
+    if result.map is not None:
+        facts.append(("perplexity of the map", f"{result.map.perplexity:g}"))
+    drawn = [_numbers(result), _nearness(result), _ratio(result.distribution("ratio")), _map(result.map)]
+    reading = Group(id="reading", title="Reading", sections=[Terms(terms=glossary("space"))])
     return Page(
         record=result,
         name="space",
         headline=headline(result),
         reservations=reservations(result),
         about=[("after", result.model), ("before", result.baseline or "")],
-        sections=[
-            _numbers(result),
-            _nearness(result),
-            _ratio(result.distribution("ratio")),
-            _map(result.map),
-            Group(id="reading", title="Reading", sections=[Terms(terms=glossary("space"))]),
-        ],
-        facts=[
-            ("queries", f"{integer(result.looked_at)} of {integer(result.queries)}"),
-            ("documents", f"{integer(result.sampled)} of {integer(result.documents)}"),
-            ("random pairs of queries", integer(result.pairs)),
-            ("resamples", integer(result.resamples)),
-            ("perplexity of the map", perplexity),
-        ],
+        sections=[*drawn, reading],
+        facts=facts,
     )
 
 
@@ -76,6 +73,7 @@ def _csv(result: SpaceResult) -> str:
 
 
 def _markdown(result: SpaceResult) -> str:
+    """The table of the terminal as Markdown, with its caption."""
     (table,) = terminal(result)
     return table.to_markdown() + "".join(f"\n{sentence}\n" for sentence in table.caption)
 
@@ -102,6 +100,7 @@ def headline(result: SpaceResult) -> str:
     assert separation.after is not None
     assert separation.after_interval is not None
     found = "lie apart: a linear classifier tells them apart"
+    # An AUC of 0.5 is chance, and an interval that reaches it proves no difference.
     if separation.after_interval[0] <= 0.5:
         found = "lie among each other: a linear classifier does not tell them apart for certain"
     level = (
@@ -139,6 +138,7 @@ def reservations(result: SpaceResult) -> list[str]:
 
 
 def _ratio_sentence(result: SpaceResult) -> list[str]:
+    """The median ratio in a sentence; empty if no ratio is defined."""
     ratio = result.number(_RATIO)
     if ratio.after is None:
         return []
@@ -194,6 +194,7 @@ def _histogram(
     width: float = NARROW,
     band: tuple[float, float] | None = None,
 ) -> Chart:
+    """The shares of values in each bin, with the medians."""
     spreads = []
     for model, side in ((distribution.after, "after"), (distribution.before, "before")):
         if model and model.total:
@@ -233,6 +234,7 @@ def outside(distribution: Distribution) -> str:
 
 
 def _outside(spread: Histogram) -> list[str]:
+    """Shares of values that the bins do not hold, with the reason."""
     total = spread.total + spread.left_out
     counts = {"farther out": spread.below + spread.above, "with a denominator too near 0": spread.left_out}
     return [f"{share(count / total)} {position}" for position, count in counts.items() if count]

@@ -251,6 +251,7 @@ class _InTerminal:
         yield from self._blocks()
 
     def _grid(self, separator: str) -> TerminalTable:
+        """The table for rich; `separator` stands between a text and what is below it."""
         grid = TerminalTable(
             title=self._title(),
             caption=self._caption(),
@@ -329,6 +330,7 @@ def _said(cell: Cell, separator: str) -> str:
 
 
 def _in_terminal(cell: Cell, column: Column, separator: str) -> Text:
+    """The text of a cell with its style; a long name is cut, its indent kept."""
     text = _said(cell, separator)
     if column.kind == "name":
         indent = text[: len(text) - len(text.lstrip())]
@@ -403,6 +405,7 @@ def latex(text: str) -> str:
 
 
 def _latex_row(texts: Iterable[str]) -> str:
+    """Cells as a row of LaTeX."""
     return rf"{' & '.join(texts)} \\"
 
 
@@ -422,6 +425,7 @@ def _line(text: str) -> str:
 
 
 def _marked_down(cell: Cell) -> str:
+    """A cell as Markdown."""
     text = markdown(_line(cell.text))
     first = (f"**{text}**" if cell.bold else text) + (f"{NO_BREAK}{cell.sign}" if cell.sign else "")
     return "<br>".join(filter(None, [first, *map(markdown, cell.sub)]))

@@ -196,10 +196,12 @@ def layers_of(layers: Sequence[LayerChange]) -> Group | None:
 
 
 def _by_relative_change(layer: LayerChange) -> tuple[float, str]:
+    """The largest relative change first."""
     return -(layer.relative or 0.0), layer.name
 
 
 def _by_largest_weight(layer: LayerChange) -> tuple[float, str]:
+    """The largest change of the largest weight first."""
     return -abs(layer.largest_change), layer.name
 
 
