@@ -7,8 +7,11 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import Parameter, Signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -24,80 +27,171 @@ if TYPE_CHECKING:
     from adiabat.results.record import Record
 
 
-def option(name: str, metavar: str | None, text: str) -> Any:
-    """An optional option; its default is that of the setting."""
-    return typer.Option(name, metavar=metavar, help=text, show_default=False)
-
-
-Config = Annotated[Path | None, option("--config", "FILE", "TOML file of settings.")]
-Assignments = Annotated[
-    list[str] | None,
-    option("--set", "KEY=VALUE", "One setting, such as run.device=cpu; overrides --config; repeatable."),
-]
-Seed = Annotated[str | None, option("--seed", "N", "Seed of every random choice (run.seed). Default: 0.")]
-Device = Annotated[
-    str | None,
-    option("--device", None, "auto, cpu, cuda or cuda:N (run.device). Default: auto, a GPU if there is one."),
-]
-Split = Annotated[
-    str | None, option("--split", "NAME", "Split of a BEIR folder or hub data set (data.split).")
-]
-Baseline = Annotated[str | None, option("--baseline", "MODEL", "Model to compare with.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")]
-ExistOk = Annotated[
-    bool,
-    typer.Option(
-        "--exist-ok",
-        help="End at once where --out holds the result of this very command; refuse that of another.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="Model to start from: its query tower is tuned, its document tower made the store.",
-    ),
-]
-ItsStore = Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")]
-TuningData = Annotated[
-    str, typer.Argument(metavar="DATA", help="Queries with positives and, optionally, negatives.")
-]
-
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def settings_of(
-    kind: type[S],
-    config: Path | None,
-    assignments: list[str] | None,
-    *,
-    seed: str | None = None,
-    device: str | None = None,
-    split: str | None = None,
-    texts: Mapping[str, Path | str | list[str] | None] = NOTHING,
-    numbers: Mapping[str, str | None] = NOTHING,
-) -> S:
-    """Settings from the file, then ``--set``, then the verb's own options.
+@dataclass(frozen=True)
+class Option:
+    """An argument or option of a verb.
+
+    Attributes:
+        name: Name of its value in `Given`.
+        kind: Type of its value.
+        word: How the user writes it: a flag, or the name of an argument in ``--help``.
+        shown: How typer reads and explains it.
+        default: Its value if it is not given.
+        key: The setting that it is short for; "" for none.
+        is_number: Whether its text is a number of a TOML file, and no text.
+    """
+
+    name: str
+    kind: Any
+    word: str
+    shown: Any
+    default: Any = None
+    key: str = ""
+    is_number: bool = False
+
+    def parameter(self) -> Parameter:
+        """The parameter of the function that typer sees."""
+        annotation = Annotated[self.kind, self.shown]  # type: ignore[name-defined]
+        return Parameter(self.name, Parameter.KEYWORD_ONLY, default=self.default, annotation=annotation)
+
+
+def argument(metavar: str, text: str, kind: Any = str, *, name: str = "") -> Option:
+    """A required argument."""
+    shown = typer.Argument(metavar=metavar, help=text)
+    return Option(name or metavar.lower(), kind, metavar, shown, Parameter.empty)
+
+
+def required(flag: str, metavar: str, text: str, kind: Any = Path) -> Option:
+    """A required option."""
+    shown = typer.Option(flag, metavar=metavar, help=text)
+    return Option(_name_of(flag), kind, flag, shown, Parameter.empty)
+
+
+def option(flag: str, metavar: str | None, text: str, kind: Any = str, *, name: str = "") -> Option:
+    """An option that may be left out."""
+    shown = typer.Option(flag, metavar=metavar, help=text, show_default=False)
+    return Option(name or _name_of(flag), kind | None, flag, shown)
+
+
+def setting(key: str, flag: str, metavar: str | None, text: str, kind: Any = str) -> Option:
+    """An option that is short for a setting; left out, the setting decides."""
+    return replace(option(flag, metavar, text, kind), key=key)
+
+
+def number(key: str, flag: str, metavar: str, text: str) -> Option:
+    """An option that is short for a setting with a number, which the reader of settings checks."""
+    return replace(setting(key, flag, metavar, text), is_number=True)
+
+
+def switch(flag: str, text: str, *, key: str = "") -> Option:
+    """An option without a value."""
+    return Option(_name_of(flag), bool, flag, typer.Option(flag, help=text), default=False, key=key)
+
+
+def _name_of(flag: str) -> str:
+    """The name of a flag's value: ``--dry-run`` gives ``dry_run``."""
+    return flag.lstrip("-").replace("-", "_")
+
+
+CONFIG = option("--config", "FILE", "TOML file of settings.", Path)
+SET = option(
+    "--set",
+    "KEY=VALUE",
+    "One setting, such as run.device=cpu; overrides --config; repeatable.",
+    list[str],
+)
+SEED = number("run.seed", "--seed", "N", "Seed of every random choice (run.seed). Default: 0.")
+DEVICE = setting(
+    "run.device",
+    "--device",
+    None,
+    "auto, cpu, cuda or cuda:N (run.device). Default: auto, a GPU if there is one.",
+)
+SPLIT = setting("data.split", "--split", "NAME", "Split of a BEIR folder or hub data set (data.split).")
+BASELINE = option("--baseline", "MODEL", "Model to compare with.")
+RESUME = switch("--resume", "Continue the interrupted run in --out.")
+EXIST_OK = switch(
+    "--exist-ok", "End at once where --out holds the result of this very command; refuse that of another."
+)
+AS_JSON = switch("--json", "Print the result as JSON on stdout.")
+USUAL = (CONFIG, SET, SEED, DEVICE, EXIST_OK, AS_JSON)
+"""The last options of most verbs."""
+
+TUNING_INPUTS = (
+    argument("MODEL", "Model to start from: its query tower is tuned, its document tower made the store."),
+    argument("STORE", "Document vectors of this model.", Path),
+    argument("DATA", "Queries with positives and, optionally, negatives."),
+)
+
+
+class Given:
+    """What a user gave a verb: the value of each argument and option, as an attribute with its name."""
+
+    def __init__(self, options: Sequence[Option], values: Mapping[str, Any]) -> None:
+        """Take the values that typer read."""
+        self._options, self._values = options, values
+
+    def __getattr__(self, name: str) -> Any:
+        return self._values[name]
+
+    @property
+    def exist_ok(self) -> bool | None:
+        """True, or None where the function of the verb decides."""
+        return self._values["exist_ok"] or None
+
+    def words(self) -> list[str]:
+        """The arguments and options that are given, as the user writes them."""
+        return [each.word for each in self._options if self._values[each.name] not in (None, False, [])]
+
+    def assignments(self, further: Mapping[str, Any] = NOTHING) -> list[str]:
+        """The assignments of ``--set``, then those that other options are short for, and `further` texts by
+        their keys.
+        """
+        texts: dict[str, Any] = {}
+        numbers: dict[str, str | None] = {}
+        for each in self._options:
+            if each.key:
+                (numbers if each.is_number else texts)[each.key] = self._values[each.name]
+        return [*(self._values["set"] or ()), *short_for({**texts, **further}, numbers)]
+
+    def settings(self, kind: type[S], further: Mapping[str, Any] = NOTHING) -> S:
+        """Settings from the file of ``--config``, then `assignments`."""
+        return read_settings(kind, self._values["config"], self.assignments(further))
+
+
+def verb(*options: Option) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
+    """Give a verb its arguments and options, in the order of ``--help``; its function takes them as one
+    `Given`.
+    """
+
+    def declared(function: Callable[[Given], None]) -> Callable[..., None]:
+        @wraps(function)
+        def run(**values: Any) -> None:
+            function(Given(options, values))
+
+        # typer reads the options from the signature of the function.
+        run.__signature__ = Signature([each.parameter() for each in options])  # type: ignore[attr-defined]
+        return run
+
+    return declared
+
+
+def short_for(texts: Mapping[str, Any], numbers: Mapping[str, str | None] = NOTHING) -> list[str]:
+    """The ``--set`` assignments equivalent to options.
 
     Args:
-        texts: Setting to the text or texts of its option; None if the option is not given.
+        texts: Setting to the text, texts or true of its option.
         numbers: Setting to the number of its option, read as TOML.
     """
-    texts = {"run.device": device, "data.split": split, **texts}
-    numbers = {"run.seed": seed, **numbers}
-    return read_settings(kind, config, [*(assignments or ()), *short_for(texts, numbers)])
-
-
-def short_for(
-    texts: Mapping[str, Path | str | list[str] | None], numbers: Mapping[str, str | None] = NOTHING
-) -> list[str]:
-    """The ``--set`` assignments equivalent to options."""
-    written = {
-        key: inline(value if isinstance(value, list) else str(value))
-        for key, value in texts.items()
-        if value not in (None, [])
-    }
+    written = {}
+    for key, value in texts.items():
+        # A path is written as its text.
+        plain = value if isinstance(value, bool | list) else str(value)
+        if value not in (None, [], False):
+            written[key] = inline(plain)
     raw = {key: value for key, value in numbers.items() if value is not None}
     return [f"{key}={value}" for key, value in {**raw, **written}.items()]
 
@@ -127,7 +221,7 @@ def writing_output() -> Iterator[None]:
         ) from fault
 
 
-def show(record: "Record", *, as_json: bool, location: Path | str | None) -> None:
+def show(record: "Record", given: Given, location: Path | str | None) -> None:
     """Print the table and the notes of a record on stderr, and its location on stdout, or with ``--json`` all
     of it with its headline.
     """
@@ -136,8 +230,8 @@ def show(record: "Record", *, as_json: bool, location: Path | str | None) -> Non
     PEOPLE.print(*terminal_tables(record))
     for sentence in notes(record):
         say(f"note: {sentence}")
-    if as_json or location is not None:
-        answer(in_json(record) if as_json else str(location))
+    if given.json or location is not None:
+        answer(in_json(record) if given.json else str(location))
 
 
 def in_json(record: "Record") -> dict[str, Any]:

@@ -1,138 +1,131 @@
-"""Results: compare, space. Data and help: data, settings, demo."""
+"""Results: compare, space. Data and help: data, settings, upgrade, demo."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from adiabat.api.call import say
 from adiabat.cli.options import (
-    AsJson,
-    Assignments,
-    Baseline,
-    Config,
-    Device,
-    ExistOk,
-    Seed,
-    Split,
+    AS_JSON,
+    BASELINE,
+    CONFIG,
+    EXIST_OK,
+    SEED,
+    SET,
+    SPLIT,
+    USUAL,
+    Given,
+    Option,
     answer,
+    argument,
     option,
-    settings_of,
+    required,
     show,
+    switch,
+    verb,
     writing_output,
 )
 from adiabat.config.section import Section
 from adiabat.core.errors import ConfigError
 
 
-def compare(
-    first: Annotated[
-        Path, typer.Argument(metavar="A", help="Baseline: saved scores of one model, or a TREC run.")
-    ],
-    second: Annotated[
-        Path, typer.Argument(metavar="B", help="Model to compare with A: saved scores, or a TREC run.")
-    ],
-    qrels: Annotated[Path | None, option("--qrels", "FILE", "Judgements for TREC runs.")] = None,
-    out: Annotated[
-        Path | None,
-        option(
-            "--out", "DIR", "Directory for result.json, page and tables. Default: only the table is printed."
-        ),
-    ] = None,
-    config: Config = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    exist_ok: ExistOk = False,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    argument("A", "Baseline: saved scores of one model, or a TREC run.", Path, name="first"),
+    argument("B", "Model to compare with A: saved scores, or a TREC run.", Path, name="second"),
+    option("--qrels", "FILE", "Judgements for TREC runs.", Path),
+    option(
+        "--out",
+        "DIR",
+        "Directory for result.json, page and tables. Default: only the table is printed.",
+        Path,
+    ),
+    CONFIG,
+    SET,
+    SEED,
+    EXIST_OK,
+    AS_JSON,
+)
+def compare(given: Given) -> None:
     """Compare two models query by query from their saved scores, without loading the models."""
     from adiabat.config.tasks import CompareSettings
 
-    settings = settings_of(CompareSettings, config, assignments, seed=seed)
+    settings = given.settings(CompareSettings)
     import adiabat
 
     result = adiabat.compare(
-        first, second, qrels=qrels, out=out, settings=settings, exist_ok=exist_ok or None
+        given.first,
+        given.second,
+        qrels=given.qrels,
+        out=given.out,
+        settings=settings,
+        exist_ok=given.exist_ok,
     )
     # Notes on saved scores were printed when they were measured; those on TREC runs are new.
-    for sentence in (note for task in result.tasks for note in task.notes if qrels is not None):
-        say(f"note: {sentence}")
-    show(result, as_json=as_json, location=None if out is None else result.page)
+    for task in result.tasks if given.qrels else ():
+        for sentence in task.notes:
+            say(f"note: {sentence}")
+    show(result, given, None if given.out is None else result.page)
 
 
-def upgrade(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH...", help="Stores, jobs, results, folders of them, or settings files."),
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be converted, and write nothing.")
-    ] = False,
-    backup: Annotated[
-        bool, typer.Option("--backup/--no-backup", help="Keep the former files, as NAME.before-upgrade.")
-    ] = True,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    argument(
+        "PATH...", "Stores, jobs, results, folders of them, or settings files.", list[Path], name="paths"
+    ),
+    switch("--dry-run", "Say what would be converted, and write nothing."),
+    Option(
+        "backup",
+        bool,
+        "--no-backup",
+        typer.Option("--backup/--no-backup", help="Keep the former files, as NAME.before-upgrade."),
+        default=True,
+    ),
+    AS_JSON,
+)
+def upgrade(given: Given) -> None:
     """Convert files of earlier versions of adiabat in place; vectors stay as they are."""
     import adiabat
 
-    done = adiabat.upgrade(paths, dry_run=dry_run, backup=backup)
-    answer(done.to_json() if as_json else done.summary())
+    done = adiabat.upgrade(given.paths, dry_run=given.dry_run, backup=given.backup)
+    answer(done.to_json() if given.json else done.summary())
 
 
-def space(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Model under test; its query tower encodes the queries.")
-    ],
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of its document tower.")],
-    queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Queries with positives in the store.")],
-    out: Annotated[
+@verb(
+    argument("MODEL", "Model under test; its query tower encodes the queries."),
+    argument("STORE", "Document vectors of its document tower.", Path),
+    argument("QUERIES", "Queries with positives in the store."),
+    required("--out", "DIR", "Directory for result.json, report.html, table.csv and table.md."),
+    SPLIT,
+    BASELINE,
+    option(
+        "--baseline-store",
+        "STORE",
+        "Document vectors of the baseline, if its document tower differs.",
         Path,
-        typer.Option(
-            "--out", metavar="DIR", help="Directory for result.json, report.html, table.csv and table.md."
-        ),
-    ],
-    split: Split = None,
-    baseline: Baseline = None,
-    baseline_store: Annotated[
-        Path | None,
-        option(
-            "--baseline-store", "STORE", "Document vectors of the baseline, if its document tower differs."
-        ),
-    ] = None,
-    draw_map: Annotated[
-        bool, typer.Option("--map", help="Draw a map of both towers (space.map=true; extra maps).")
-    ] = False,
-    config: Config = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    device: Device = None,
-    exist_ok: ExistOk = False,
-    as_json: AsJson = False,
-) -> None:
+    ),
+    switch("--map", "Draw a map of both towers (space.map=true; extra maps).", key="space.map"),
+    *USUAL,
+)
+def space(given: Given) -> None:
     """Measure how query and document vectors are spread: separation, uniformity, alignment and anisotropy."""
     from adiabat.config.tasks import SpaceSettings
 
-    numbers = {"space.map": "true" if draw_map else None}
-    settings = settings_of(
-        SpaceSettings, config, assignments, seed=seed, device=device, split=split, numbers=numbers
-    )
+    settings = given.settings(SpaceSettings)
     import adiabat
 
     result = adiabat.space(
-        model,
-        store,
-        queries,
-        baseline=baseline,
-        baseline_store=baseline_store,
-        out=out,
+        given.model,
+        given.store,
+        given.queries,
+        baseline=given.baseline,
+        baseline_store=given.baseline_store,
+        out=given.out,
         settings=settings,
-        exist_ok=exist_ok or None,
+        exist_ok=given.exist_ok,
     )
-    show(result, as_json=as_json, location=result.page)
+    show(result, given, result.page)
 
 
 KINDS: Mapping[str, str] = {
@@ -172,18 +165,18 @@ def kind_of(verb: str) -> type[Section]:
     return section
 
 
-def settings(
-    verb: Annotated[
+@verb(
+    argument(
+        "VERB",
+        "A verb, such as tune or `distill fit`; or suite, for the file of --suite.",
         list[str],
-        typer.Argument(
-            metavar="VERB", help="A verb, such as tune or `distill fit`; or suite, for the file of --suite."
-        ),
-    ],
-) -> None:
+    ),
+)
+def settings(given: Given) -> None:
     """Print all settings of a verb as a TOML file for --config: keys, defaults, allowed values and
     meaning.
     """
-    name = " ".join(verb)
+    name = " ".join(given.verb)
     if name not in KINDS:
         raise ConfigError(f"VERB must be one of {', '.join(KINDS)}, got {name}; choose one")
     from adiabat.config.settings_template import template
@@ -192,43 +185,47 @@ def settings(
         print(template(kind_of(name)), end="")
 
 
-def data(
-    kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="msmarco, squad, hotpotqa, xnli or arxiv-negatives.")
-    ],
-    source: Annotated[Path, typer.Argument(metavar="IN", help="The publisher's file or folder.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory.")],
-    config: Config = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    exist_ok: ExistOk = False,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    argument("KIND", "msmarco, squad, hotpotqa, xnli or arxiv-negatives."),
+    argument("IN", "The publisher's file or folder.", Path, name="source"),
+    required("--out", "DIR", "A new directory."),
+    CONFIG,
+    SET,
+    SEED,
+    EXIST_OK,
+    AS_JSON,
+)
+def data(given: Given) -> None:
     """Make a data set of the literature from its official files."""
     import adiabat
     from adiabat.api.data_verbs import maker_of
 
-    settings = settings_of(maker_of(kind)[0], config, assignments, seed=seed)
-    summary = adiabat.make(kind, source, out, settings=settings, exist_ok=exist_ok or None)
+    settings = given.settings(maker_of(given.kind)[0])
+    summary = adiabat.make(given.kind, given.source, given.out, settings=settings, exist_ok=given.exist_ok)
     for sentence in summary.notes:
         say(sentence)
     for name, rows in summary.examples.items():
         say(f"{name}: {rows:,}")
     if summary.documents:
         say(f"documents: {summary.documents:,}")
-    answer({**asdict(summary), "folder": str(summary.folder)} if as_json else str(summary.folder))
+    answer({**asdict(summary), "folder": str(summary.folder)} if given.json else str(summary.folder))
 
 
-def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the demo's files.")] = Path(
-        "runs/demo"
+@verb(
+    Option(
+        "out",
+        Path,
+        "--out",
+        typer.Option("--out", metavar="DIR", help="Directory for the demo's files."),
+        default=Path("runs/demo"),
     ),
-    as_json: AsJson = False,
-) -> None:
+    AS_JSON,
+)
+def demo(given: Given) -> None:
     """Tune the embedded model on embedded papers, and show that the target got better and the rest did not
     get worse.
     """
     from adiabat.api.tune_verb import run_demo
 
-    result = run_demo(out)
-    show(result, as_json=as_json, location=out / "report.html")
+    result = run_demo(given.out)
+    show(result, given, given.out / "report.html")

@@ -1,27 +1,33 @@
 """Training and its data: train, mine, inspect; and distill static, fit, multilingual, pair, ablate."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from adiabat.api.call import say
 from adiabat.cli.options import (
-    AsJson,
-    Assignments,
-    Config,
-    Device,
-    ExistOk,
-    Resume,
-    Seed,
-    Split,
+    AS_JSON,
+    CONFIG,
+    DEVICE,
+    EXIST_OK,
+    RESUME,
+    SEED,
+    SET,
+    SPLIT,
+    USUAL,
+    Given,
     answer,
+    argument,
     in_json,
+    number,
     option,
     rank,
-    settings_of,
+    required,
+    setting,
     show,
+    switch,
     told_once,
+    verb,
     writing_output,
 )
 from adiabat.core.errors import ConfigError, DataError
@@ -29,163 +35,113 @@ from adiabat.core.surroundings import console_size
 from adiabat.core.text import amount, counted
 
 
-def train(
-    config: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN.toml", help="Model, data, towers and loss; job.model and job.data are required."
-        ),
-    ],
-    out: Annotated[
-        Path | None, option("--out", "JOB", "Directory of the job (job.out); afterwards a MODEL.")
-    ] = None,
-    resume: Resume = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print parameters, FLOPs, memory and time, and train nothing.")
-    ] = False,
-    seconds: Annotated[
-        str | None,
-        option(
-            "--budget-time",
-            "TIME",
-            "Time limit of the whole command, such as 90min or 8h (train.budget_seconds).",
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None, option("--budget-flops", "N", "Training budget in FLOPs (train.budget_flops).")
-    ] = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    device: Device = None,
-    exist_ok: ExistOk = False,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    argument(
+        "RUN.toml", "Model, data, towers and loss; job.model and job.data are required.", Path, name="config"
+    ),
+    setting("job.out", "--out", "JOB", "Directory of the job (job.out); afterwards a MODEL.", Path),
+    RESUME,
+    switch("--dry-run", "Print parameters, FLOPs, memory and time, and train nothing."),
+    number(
+        "train.budget_seconds",
+        "--budget-time",
+        "TIME",
+        "Time limit of the whole command, such as 90min or 8h (train.budget_seconds).",
+    ),
+    number("train.budget_flops", "--budget-flops", "N", "Training budget in FLOPs (train.budget_flops)."),
+    SET,
+    SEED,
+    DEVICE,
+    EXIST_OK,
+    AS_JSON,
+)
+def train(given: Given) -> None:
     """Train both towers of a dual encoder on pairs of texts."""
     from adiabat.config.dual_training import TrainSettings
 
     with told_once():
-        numbers = {"train.budget_flops": budget, "train.budget_seconds": seconds}
-        settings = settings_of(
-            TrainSettings,
-            config,
-            assignments,
-            seed=seed,
-            device=device,
-            texts={"job.out": out},
-            numbers=numbers,
-        )
+        settings = given.settings(TrainSettings)
         from adiabat.api.train_verb import check_train
 
-        if dry_run and exist_ok:
+        if given.dry_run and given.exist_ok:
             raise ConfigError("--exist-ok is about the job in --out, and --dry-run runs none; leave one out")
-        if not exist_ok:
-            check_train(settings, resume=resume, dry_run=dry_run)
+        if not given.exist_ok:
+            check_train(settings, resume=given.resume, dry_run=given.dry_run)
     import adiabat
 
-    if dry_run:
+    if given.dry_run:
+        # Of several processes, the main one answers.
         if not rank():
             estimate = adiabat.estimate(settings=settings)
-            answer(estimate.to_json() if as_json else estimate.summary())
+            answer(estimate.to_json() if given.json else estimate.summary())
         return
-    result = adiabat.train(settings=settings, resume=resume, exist_ok=exist_ok or None)
+    result = adiabat.train(settings=settings, resume=given.resume, exist_ok=given.exist_ok)
     if result is not None:
-        show(result, as_json=as_json, location=settings.job.out)
+        show(result, given, settings.job.out)
 
 
-def mine(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives.")],
-    corpus: Annotated[
-        str,
-        typer.Argument(
-            metavar="CORPUS", help="Documents to take negatives from, or a store that keeps its texts."
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="File of the examples with negatives: .jsonl, .jsonl.gz or .jsonl.zst.",
-        ),
-    ],
-    source: Annotated[
-        str | None,
-        option(
-            "--source",
-            None,
-            "Source of candidates: bm25, dense or fused (the last two need --model). Default: bm25.",
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, option("--model", "MODEL", "Model whose towers rank documents by vectors.")
-    ] = None,
-    store: Annotated[Path | None, option("--store", "STORE", "Vectors of CORPUS by that model.")] = None,
-    index: Annotated[
-        Path | None, option("--index", "DIR", "Directory that keeps the BM25 index for other runs.")
-    ] = None,
-    split: Split = None,
-    config: Config = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    device: Device = None,
-    exist_ok: ExistOk = False,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    argument("DATA", "Queries with positives."),
+    argument("CORPUS", "Documents to take negatives from, or a store that keeps its texts."),
+    required("--out", "FILE", "File of the examples with negatives: .jsonl, .jsonl.gz or .jsonl.zst."),
+    setting(
+        "mine.source",
+        "--source",
+        None,
+        "Source of candidates: bm25, dense or fused (the last two need --model). Default: bm25.",
+    ),
+    option("--model", "MODEL", "Model whose towers rank documents by vectors."),
+    option("--store", "STORE", "Vectors of CORPUS by that model.", Path),
+    option("--index", "DIR", "Directory that keeps the BM25 index for other runs.", Path),
+    SPLIT,
+    *USUAL,
+)
+def mine(given: Given) -> None:
     """Find hard negatives for queries, and drop those that are likely answers."""
     from adiabat.config.dataset_settings import MineSettings
 
-    settings = settings_of(
-        MineSettings,
-        config,
-        assignments,
-        seed=seed,
-        device=device,
-        split=split,
-        texts={"mine.source": source},
-    )
+    settings = given.settings(MineSettings)
     import adiabat
 
     mined = adiabat.mine(
-        data, corpus, out, model=model, store=store, index=index, settings=settings, exist_ok=exist_ok or None
+        given.data,
+        given.corpus,
+        given.out,
+        model=given.model,
+        store=given.store,
+        index=given.index,
+        settings=settings,
+        exist_ok=given.exist_ok,
     )
     for line in mined.lines:
         say(line)
-    answer(mined.report if as_json else str(mined.out))
+    answer(mined.report if given.json else str(mined.out))
 
 
-def inspect(
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="Examples, a corpus, a BEIR folder or a language grid.")
-    ],
-    model: Annotated[
-        str | None,
-        option(
-            "--model", "MODEL", "Count tokens by the tokenizer of each tower. Default: words and characters."
-        ),
-    ] = None,
-    store: Annotated[
-        Path | None,
-        option(
-            "--store", "STORE", "Documents of --model: say which improvement of it the queries could show."
-        ),
-    ] = None,
-    split: Split = None,
-    config: Config = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    argument("DATA", "Examples, a corpus, a BEIR folder or a language grid."),
+    option("--model", "MODEL", "Count tokens by the tokenizer of each tower. Default: words and characters."),
+    option(
+        "--store", "STORE", "Documents of --model: say which improvement of it the queries could show.", Path
+    ),
+    SPLIT,
+    CONFIG,
+    SET,
+    SEED,
+    AS_JSON,
+)
+def inspect(given: Given) -> None:
     """Profile a data set: lengths, duplicates, languages, topics, examples, and faults by line."""
     from adiabat.config.dataset_settings import InspectSettings
 
-    settings = settings_of(InspectSettings, config, assignments, seed=seed, split=split)
+    settings = given.settings(InspectSettings)
     from rich.console import Console
 
     import adiabat
     from adiabat.profiling.profile_view import inspection_panel
 
-    profile = adiabat.inspect(data, model=model, store=store, settings=settings)
-    if as_json:
+    profile = adiabat.inspect(given.data, model=given.model, store=given.store, settings=settings)
+    if given.json:
         answer(profile.to_json())
     else:
         # On stdout, so that it can be saved or paged.
@@ -193,239 +149,176 @@ def inspect(
             Console(highlight=False, **console_size()).print(inspection_panel(profile))
     if profile.faults:
         raise DataError(
-            f"{data} has {counted(len(profile.faults), 'kind')} of fault, listed above; "
+            f"{given.data} has {counted(len(profile.faults), 'kind')} of fault, listed above; "
             "other verbs refuse them; correct the data"
         )
 
 
 distill = typer.Typer(no_args_is_help=True, help="Train small or multilingual students of a teacher.")
 
-Teachers = Annotated[
-    list[str] | None, option("--teacher", "MODEL", "Teacher (distill.teachers); repeatable.")
-]
-Tower = Annotated[
-    str | None,
-    option(
-        "--tower", None, "Tower of the teacher to learn from, query or document; required if they differ."
+TEACHER = argument("MODEL", "Teacher.", name="teacher")
+TOWER_TEXT = "Tower of the teacher to learn from, query or document; required if they differ."
+STATIC_TOWER = setting("static.tower", "--tower", None, TOWER_TEXT)
+STUDENT_OPTIONS = (
+    setting("distill.teachers", "--teacher", "MODEL", "Teacher (distill.teachers); repeatable.", list[str]),
+    setting(
+        "distill.student", "--student", "MODEL", "Model to start from (distill.student); it has one tower."
     ),
-]
-Student = Annotated[
-    str | None, option("--student", "MODEL", "Model to start from (distill.student); it has one tower.")
-]
-JobOut = Annotated[
-    Path | None, option("--out", "JOB", "Directory of the job (distill.out); afterwards a MODEL.")
-]
+    setting("distill.out", "--out", "JOB", "Directory of the job (distill.out); afterwards a MODEL.", Path),
+    setting("distill.tower", "--tower", None, TOWER_TEXT),
+)
+"""First options of the verbs that train a student."""
 
 
 @distill.command()
-def static(
-    teacher: Annotated[str, typer.Argument(metavar="MODEL", help="Teacher.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the static model.")],
-    tower: Tower = None,
-    dims: Annotated[
-        str | None, option("--dims", "N", "Width of a vector (static.reduction.dims). Default: 256.")
-    ] = None,
-    pooling: Annotated[
-        str | None, option("--pooling", None, "Token state to take: mean, token, first or last.")
-    ] = None,
-    weighting: Annotated[
-        str | None, option("--weighting", None, "Weights of tokens: none, zipf, sif or tfidf.")
-    ] = None,
-    sif: Annotated[
-        str | None, option("--sif", "A", "a of the SIF weight a / (a + p). Default: 1e-4.")
-    ] = None,
-    corpus: Annotated[
-        str | None, option("--corpus", None, "Corpus in which tokens are counted (static.weighting.corpus).")
-    ] = None,
-    vocabulary: Annotated[
-        Path | None, option("--vocabulary", "FILE", "Words to add to the vocabulary, one per line.")
-    ] = None,
-    config: Config = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    device: Device = None,
-    exist_ok: ExistOk = False,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    TEACHER,
+    required("--out", "DIR", "Directory of the static model."),
+    STATIC_TOWER,
+    number(
+        "static.reduction.dims", "--dims", "N", "Width of a vector (static.reduction.dims). Default: 256."
+    ),
+    setting("static.pooling", "--pooling", None, "Token state to take: mean, token, first or last."),
+    setting("static.weighting", "--weighting", None, "Weights of tokens: none, zipf, sif or tfidf."),
+    number("static.weighting.a", "--sif", "A", "a of the SIF weight a / (a + p). Default: 1e-4."),
+    setting(
+        "static.weighting.corpus",
+        "--corpus",
+        None,
+        "Corpus in which tokens are counted (static.weighting.corpus).",
+    ),
+    setting(
+        "static.vocabulary",
+        "--vocabulary",
+        "FILE",
+        "Words to add to the vocabulary, one per line.",
+        Path,
+    ),
+    *USUAL,
+)
+def static(given: Given) -> None:
     """Make a model with one vector per token: no GPU needed; model2vec and sentence-transformers load it."""
     from adiabat.config.distillation import DistillStaticSettings
 
-    texts = {"static.pooling": pooling, "static.weighting": weighting, "static.vocabulary": vocabulary}
-    texts |= {"static.weighting.corpus": corpus, "static.tower": tower}
-    numbers = {"static.reduction.dims": dims, "static.weighting.a": sif}
-    settings = settings_of(
-        DistillStaticSettings, config, assignments, seed=seed, device=device, texts=texts, numbers=numbers
-    )
+    settings = given.settings(DistillStaticSettings)
     import adiabat
 
-    result = adiabat.distill_static(teacher, out, settings=settings, exist_ok=exist_ok or None)
+    result = adiabat.distill_static(given.teacher, given.out, settings=settings, exist_ok=given.exist_ok)
     size = (
         f"{result.tokens:,} tokens of {result.dims} numbers, {result.kept:.1%} "
         f"of the variance, {amount(result.size)}"
     )
     say(f"{size}, in {result.seconds:.1f} s")
-    answer(in_json(result) if as_json else str(out))
+    answer(in_json(result) if given.json else str(given.out))
 
 
 @distill.command()
-def fit(
-    teachers: Teachers = None,
-    student: Student = None,
-    out: JobOut = None,
-    tower: Tower = None,
-    texts: Annotated[
-        list[str] | None, option("--texts", "CORPUS", "Documents to train on (data.texts); repeatable.")
-    ] = None,
-    queries: Annotated[
-        list[str] | None,
-        option("--queries", "DATA", "Examples whose queries are trained on (data.queries); repeatable."),
-    ] = None,
-    resume: Resume = False,
-    config: Config = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    device: Device = None,
-    exist_ok: ExistOk = False,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    *STUDENT_OPTIONS,
+    setting("data.texts", "--texts", "CORPUS", "Documents to train on (data.texts); repeatable.", list[str]),
+    setting(
+        "data.queries",
+        "--queries",
+        "DATA",
+        "Examples whose queries are trained on (data.queries); repeatable.",
+        list[str],
+    ),
+    RESUME,
+    *USUAL,
+)
+def fit(given: Given) -> None:
     """Train a student to reproduce its teachers' vectors of your own texts."""
     from adiabat.config.distillation import FitSettings
 
-    names = {
-        "distill.student": student,
-        "distill.out": out,
-        "distill.teachers": teachers,
-        "distill.tower": tower,
-    }
-    sources = {"data.texts": texts, "data.queries": queries}
-    settings = settings_of(
-        FitSettings, config, assignments, seed=seed, device=device, texts={**names, **sources}
-    )
+    settings = given.settings(FitSettings)
     import adiabat
 
-    result = adiabat.distill_fit(settings=settings, resume=resume, exist_ok=exist_ok or None)
-    show(result, as_json=as_json, location=settings.distill.out)
+    result = adiabat.distill_fit(settings=settings, resume=given.resume, exist_ok=given.exist_ok)
+    show(result, given, settings.distill.out)
 
 
 @distill.command()
-def multilingual(
-    teachers: Teachers = None,
-    student: Student = None,
-    out: JobOut = None,
-    tower: Tower = None,
-    parallel: Annotated[
-        list[str] | None,
-        option(
-            "--parallel",
-            "FILE",
-            "Table with a text for each language, or two text files: FILE.en,FILE.de; repeatable.",
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, option("--source", "en", "Language of the teachers' texts. Default: en.")
-    ] = None,
-    languages: Annotated[
-        str | None, option("--languages", "de,fr", "Languages to learn. Default: all.")
-    ] = None,
-    resume: Resume = False,
-    config: Config = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    device: Device = None,
-    exist_ok: ExistOk = False,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    *STUDENT_OPTIONS,
+    setting(
+        "data.parallel",
+        "--parallel",
+        "FILE",
+        "Table with a text for each language, or two text files: FILE.en,FILE.de; repeatable.",
+        list[str],
+    ),
+    setting("data.source", "--source", "en", "Language of the teachers' texts. Default: en."),
+    option("--languages", "de,fr", "Languages to learn. Default: all."),
+    RESUME,
+    *USUAL,
+)
+def multilingual(given: Given) -> None:
     """Teach a student further languages: its vectors of translations approach the teachers' vectors of the
     texts.
     """
     from adiabat.config.distillation import MultilingualSettings
 
-    names = {
-        "distill.student": student,
-        "distill.out": out,
-        "distill.teachers": teachers,
-        "distill.tower": tower,
-    }
-    learned = [name.strip() for name in (languages or "").split(",") if name.strip()]
-    sources = {"data.source": source, "data.parallel": parallel, "data.languages": learned}
-    settings = settings_of(
-        MultilingualSettings, config, assignments, seed=seed, device=device, texts={**names, **sources}
-    )
+    named = [name.strip() for name in (given.languages or "").split(",")]
+    settings = given.settings(MultilingualSettings, {"data.languages": [name for name in named if name]})
     import adiabat
 
-    result = adiabat.distill_multilingual(settings=settings, resume=resume, exist_ok=exist_ok or None)
-    show(result, as_json=as_json, location=settings.distill.out)
+    result = adiabat.distill_multilingual(settings=settings, resume=given.resume, exist_ok=given.exist_ok)
+    show(result, given, settings.distill.out)
 
 
 @distill.command()
-def pair(
-    query: Annotated[
-        str,
-        typer.Argument(
-            metavar="QUERY_MODEL", help="Model of the query tower, such as a fitted static model."
-        ),
-    ],
-    document: Annotated[
-        str,
-        typer.Argument(
-            metavar="DOCUMENT_MODEL",
-            help="Model of the document tower; its stores can be searched with the pair.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the pair, a MODEL.")],
-    exist_ok: ExistOk = False,
-) -> None:
+@verb(
+    argument("QUERY_MODEL", "Model of the query tower, such as a fitted static model.", name="query"),
+    argument(
+        "DOCUMENT_MODEL",
+        "Model of the document tower; its stores can be searched with the pair.",
+        name="document",
+    ),
+    required("--out", "DIR", "Directory of the pair, a MODEL."),
+    EXIST_OK,
+)
+def pair(given: Given) -> None:
     """Combine a small query tower with the document tower that made an index."""
     import adiabat
 
-    towers = adiabat.distill_pair(query, document, out, exist_ok=exist_ok or None)
+    towers = adiabat.distill_pair(given.query, given.document, given.out, exist_ok=given.exist_ok)
     sizes = [
         sum(weights.numel() for weights in tower.parameters()) for tower in (towers.query, towers.document)
     ]
     say(f"{sizes[0]:,} parameters embed queries, {sizes[1]:,} embed documents")
-    answer(str(out))
+    answer(str(given.out))
 
 
 @distill.command()
-def ablate(
-    teacher: Annotated[str, typer.Argument(metavar="MODEL", help="Teacher.")],
-    tower: Tower = None,
-    suite: Annotated[
-        str | None, option("--suite", "SUITE", "TOML file of tasks, or a suite by name (ablate.suite).")
-    ] = None,
-    out: Annotated[
-        Path | None, option("--out", "DIR", "Directory of models and result (ablate.out).")
-    ] = None,
-    texts: Annotated[
-        list[str] | None, option("--texts", "CORPUS", "Texts for the step `fit` (ablate.texts); repeatable.")
-    ] = None,
-    queries: Annotated[
-        list[str] | None, option("--queries", "DATA", "Examples whose queries are added; repeatable.")
-    ] = None,
-    pairs: Annotated[
-        str | None, option("--pairs", "DATA", "Queries with documents, for the step `pairs` (ablate.pairs).")
-    ] = None,
-    resume: Resume = False,
-    config: Config = None,
-    assignments: Assignments = None,
-    seed: Seed = None,
-    device: Device = None,
-    exist_ok: ExistOk = False,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    TEACHER,
+    STATIC_TOWER,
+    setting("ablate.suite", "--suite", "SUITE", "TOML file of tasks, or a suite by name (ablate.suite)."),
+    setting("ablate.out", "--out", "DIR", "Directory of models and result (ablate.out).", Path),
+    setting(
+        "ablate.texts",
+        "--texts",
+        "CORPUS",
+        "Texts for the step `fit` (ablate.texts); repeatable.",
+        list[str],
+    ),
+    setting(
+        "ablate.queries", "--queries", "DATA", "Examples whose queries are added; repeatable.", list[str]
+    ),
+    setting(
+        "ablate.pairs", "--pairs", "DATA", "Queries with documents, for the step `pairs` (ablate.pairs)."
+    ),
+    RESUME,
+    *USUAL,
+)
+def ablate(given: Given) -> None:
     """Make a static model step by step, and measure each step on a suite."""
     from adiabat.config.distillation import AblateSettings
 
-    files = {
-        "static.tower": tower,
-        "ablate.suite": suite,
-        "ablate.out": out,
-        "ablate.pairs": pairs,
-        "ablate.texts": texts,
-        "ablate.queries": queries,
-    }
-    settings = settings_of(AblateSettings, config, assignments, seed=seed, device=device, texts=files)
+    settings = given.settings(AblateSettings)
     import adiabat
 
-    result = adiabat.distill_ablate(teacher, settings=settings, resume=resume, exist_ok=exist_ok or None)
-    show(result, as_json=as_json, location=result.page)
+    result = adiabat.distill_ablate(
+        given.teacher, settings=settings, resume=given.resume, exist_ok=given.exist_ok
+    )
+    show(result, given, result.page)
