@@ -246,10 +246,8 @@ class PlanSection(ReadingSection):
     out: Text | None = None
     """Directory for ``result.json``, the page and the TOML files; None writes nothing."""
 
-    def needs(self) -> Iterator[Need]:
-        """Settings of the analysis need runs to analyse."""
-        for name in ("loss", "least_steps", "resamples", "measure"):
-            yield Need(name, "runs")
+    needs = tuple(Need(name, "runs") for name in ("loss", "least_steps", "resamples", "measure"))
+    """Settings of the analysis need runs to analyse."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Memory limits runs or models."""
@@ -279,7 +277,7 @@ class PlanSettings(EncoderTables, RunTables):
         if "seed" in self.run.model_fields_set and not plan.runs:
             yield "run.seed", without_effect("without plan.runs, which it resamples", "set plan.runs")
 
-    def needs(self) -> Iterator[Need]:
+    def every_need(self) -> Iterator[Need]:
         """Only a plan that measures a run uses a device."""
         if self.plan.budget_seconds is None or self.plan.runs is not None:
             yield Need("run.device", "plan.runs", reason="which measuring needs")

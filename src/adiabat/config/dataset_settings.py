@@ -232,9 +232,8 @@ class MineSettings(RankingTables, RunTables):
     data: DataSection = DataSection()
     corpus: EmbedDataSection = EmbedDataSection()
 
-    def needs(self) -> Iterator[Need]:
-        """Dense mining does not use BM25."""
-        yield Need("bm25", "mine.source", ("bm25", "fused"))
+    needs = (Need("bm25", "mine.source", ("bm25", "fused")),)
+    """Dense mining does not use BM25."""
 
 
 class InspectSection(Section):

@@ -153,9 +153,8 @@ class Reduction(Choice):
     dims: PositiveInt | None = None
     """Dimensions to keep; None takes 256, or the teacher's width if that is smaller."""
 
-    def needs(self) -> Iterator[Need]:
-        """Without components, the width is the teacher's."""
-        yield Need("dims", "kind", ("pca", "randomized", "ica"))
+    needs = (Need("dims", "kind", ("pca", "randomized", "ica")),)
+    """Without components, the width is the teacher's."""
 
 
 class Weighting(Choice):
@@ -170,10 +169,11 @@ class Weighting(Choice):
     a: Annotated[float, Field(gt=0, lt=1)] = 1e-4
     """``a`` of smooth inverse frequency, ``a / (a + p)`` for a token with probability ``p``."""
 
-    def needs(self) -> Iterator[Need]:
-        """Equal weights need no counts."""
-        yield Need("corpus", "kind", ("zipf", "sif", "tfidf"))
-        yield Need("a", "kind", ("sif",))
+    needs = (
+        Need("corpus", "kind", ("zipf", "sif", "tfidf")),
+        Need("a", "kind", ("sif",)),
+    )
+    """Equal weights need no counts."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Documents of a token have to be counted."""

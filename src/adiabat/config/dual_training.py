@@ -90,14 +90,15 @@ class TowersSection(Section):
     targets: Text | None = None
     """Store of target vectors, such as a teacher's, that the loss uses as document embeddings."""
 
-    def needs(self) -> Iterator[Need]:
-        """Settings apply to some kinds of towers."""
-        yield Need("document_model", "kind", ("asymmetric", "shared_projection"))
-        yield Need("targets", "kind", ("shared",))
-        yield Need("frozen", "kind", ("asymmetric",))
-        yield Need("store", "kind", ("asymmetric",))
-        yield Need("store", "frozen", ("document",))
-        yield Need("projection_width", "projection_start", ABSENT)
+    needs = (
+        Need("document_model", "kind", ("asymmetric", "shared_projection")),
+        Need("targets", "kind", ("shared",)),
+        Need("frozen", "kind", ("asymmetric",)),
+        Need("store", "kind", ("asymmetric",)),
+        Need("store", "frozen", ("document",)),
+        Need("projection_width", "projection_start", ABSENT),
+    )
+    """Settings apply to some kinds of towers."""
 
     @property
     def vectors(self) -> str | None:
@@ -162,13 +163,15 @@ class TrainSection(Section):
         """Whether time alone limits the run; its number of steps is known once some have been timed."""
         return self.budget_seconds is not None and self.steps is None and self.budget_flops is None
 
-    def needs(self) -> Iterator[Need]:
-        """Length and warm-up are each set in one unit; only runs that keep their best weights stop early."""
-        yield Need("warmup_fraction", "warmup_steps", ABSENT)
-        yield Need("idle_epochs", "keep", ("best", "both"))
-        for length in ("budget_flops", "steps", "budget_seconds"):
-            yield Need("epochs", length, ABSENT)
-        yield Need("steps", "budget_flops", ABSENT)
+    needs = (
+        Need("warmup_fraction", "warmup_steps", ABSENT),
+        Need("idle_epochs", "keep", ("best", "both")),
+        Need("epochs", "budget_flops", ABSENT),
+        Need("epochs", "steps", ABSENT),
+        Need("epochs", "budget_seconds", ABSENT),
+        Need("steps", "budget_flops", ABSENT),
+    )
+    """Length and warm-up are each set in one unit; only runs that keep their best weights stop early."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The warm-up ends within the run, and batches have negatives."""
@@ -206,9 +209,8 @@ class MemorySection(Section):
     loss_tile: PositiveInt | None = None
     """Side of the tiles in which the loss computes the score matrix; None computes all of it at once."""
 
-    def needs(self) -> Iterator[Need]:
-        """Without caching, every chunk keeps its graph."""
-        yield Need("keep", "cached")
+    needs = (Need("keep", "cached"),)
+    """Without caching, every chunk keeps its graph."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Lengths ascend."""
@@ -243,13 +245,15 @@ class _JobTables(Section):
     digests: DigestsSection = DigestsSection()
 
 
+WITH_SCORES = tuple(by_kind(InBatchLoss.__subclasses__()))
+"""Kinds of losses that compare all queries of a batch with all of its documents."""
+
+
 class TrainSettings(TrainTables, _JobTables):  # fields of the last base come first
     """All settings of ``adiabat train``."""
 
-    def needs(self) -> Iterator[Need]:
-        """Only losses over a matrix of scores can tile it."""
-        kinds = tuple(word for loss in InBatchLoss.__subclasses__() for word in by_kind([loss]))
-        yield Need("memory.loss_tile", "train.loss", kinds, "which has no matrix of scores")
+    needs = (Need("memory.loss_tile", "train.loss", WITH_SCORES, "which has no matrix of scores"),)
+    """Only losses over a matrix of scores can tile it."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The tables are consistent with each other."""

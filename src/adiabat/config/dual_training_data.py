@@ -99,9 +99,8 @@ class Shares(Choice):
     temperature: PositiveFloat = 2.0
     """1 makes shares proportional to the sizes; higher values bring them closer to equal."""
 
-    def needs(self) -> Iterator[Need]:
-        """Other rules have no temperature."""
-        yield Need("temperature", "kind", ("temperature",))
+    needs = (Need("temperature", "kind", ("temperature",)),)
+    """Other rules have no temperature."""
 
 
 class MixtureSection(Section):
@@ -131,10 +130,11 @@ class Grouping(Choice):
     curriculum_steps: Amount = 0
     """Number of steps over which the share of random batches falls from 1 to `random_share`."""
 
-    def needs(self) -> Iterator[Need]:
-        """All batches are random where none are grouped."""
-        yield Need("random_share", "kind", ("topic", "tag"))
-        yield Need("curriculum_steps", "kind", ("topic", "tag"))
+    needs = (
+        Need("random_share", "kind", ("topic", "tag")),
+        Need("curriculum_steps", "kind", ("topic", "tag")),
+    )
+    """All batches are random where none are grouped."""
 
 
 class BatchesSection(Section):

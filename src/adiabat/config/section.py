@@ -67,6 +67,17 @@ def each_once(kind: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def no_text(wanted: str) -> BeforeValidator:
+    """A validator that refuses a text for a number, which was once a way to ask for something else."""
+
+    def check(value: object) -> object:
+        if isinstance(value, str):
+            raise MisfitError(wanted)
+        return value
+
+    return BeforeValidator(check)
+
+
 class Section(BaseModel):
     """A table of settings: unknown keys are refused, values are not converted, and settings are immutable."""
 
@@ -75,6 +86,8 @@ class Section(BaseModel):
     )
     bare: ClassVar[str] = ""
     """Setting that a plain value stands for in place of the table; "" accepts no plain value."""
+    needs: ClassVar[tuple[Need, ...]] = ()
+    """What settings need of others in the table, without which they have no effect."""
 
     @model_validator(mode="before")
     @classmethod
@@ -142,16 +155,16 @@ class Section(BaseModel):
         """Whether a setting may be None, as a table that is off."""
         return type(None) in get_args(cls.model_fields[name].annotation)
 
-    def needs(self) -> Iterator[Need]:
-        """Needs of settings, without which they have no effect; to be overridden."""
-        yield from ()
+    def every_need(self) -> Iterator[Need]:
+        """The needs of settings; overridden where they depend on other settings."""
+        yield from self.needs
 
     def unmet(self) -> dict[str, list[tuple[Need, Any]]]:
         """Each setting without effect, whatever its value: its unmet needs, and the values that leave them
         unmet.
         """
         unmet: dict[str, list[tuple[Need, Any]]] = {}
-        for need in self.needs():
+        for need in self.every_need():
             value = value_at(self, need.other)
             value = value.kind if isinstance(value, Choice) else value
             if not need.is_met_by(value):
@@ -193,9 +206,7 @@ class Choice(Section):
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Say which table it is, without the settings of other kinds, which have no effect in it."""
-        others = {
-            need.name for need in self.needs() if need.other == "kind" and not need.is_met_by(self.kind)
-        }
+        others = {need.name for need in self.needs if need.other == "kind" and not need.is_met_by(self.kind)}
         dumped = handler(self)
         return {"kind": self.kind} | {name: value for name, value in dumped.items() if name not in others}
 

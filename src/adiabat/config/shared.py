@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import ABSENT, Need, shown
-from adiabat.config.section import DropSameId, MisfitError, Section, SeedNumber, Text, Texts, each_once
+from adiabat.config.section import DropSameId, Section, SeedNumber, Text, Texts, each_once, no_text
 from adiabat.core.errors import ConfigError
 from adiabat.core.margin import Margin
 
@@ -157,11 +157,12 @@ class HeldOutSection(ExamplesSection):
     max_validation: PositiveInt = 4_200
     """Maximum number of queries held out for validation; the default is that of Vasilyev et al. 2024."""
 
-    def needs(self) -> Iterator[Need]:
-        """Validation data are either held out or read from a file."""
-        yield Need("validation_split", "validation")
-        yield Need("validation_fraction", "validation", ABSENT)
-        yield Need("max_validation", "validation", ABSENT)
+    needs = (
+        Need("validation_split", "validation"),
+        Need("validation_fraction", "validation", ABSENT),
+        Need("max_validation", "validation", ABSENT),
+    )
+    """Validation data are either held out or read from a file."""
 
 
 class EmbedDataSection(IdsSection):
@@ -237,15 +238,6 @@ class StoreSection(Section):
     Vectors of an engine of lower precision, such as int8, need a lower one."""
 
 
-def _share(given: object) -> object:
-    """A margin as it is given; texts were a small language until 0.1."""
-    if isinstance(given, str):
-        raise MisfitError(
-            "a share of the baseline such as 0.01; a difference of the measure is measure.margin_absolute"
-        )
-    return given
-
-
 class ExperimentSection(Section):
     """What all experiments have in common."""
 
@@ -266,7 +258,14 @@ class ComparisonSection(Section):
     resamples: Annotated[int, Field(ge=100)] = 10_000
     """Sign flips, and resamples for measures that are no mean (Spearman, average precision, V-measure); a
     language grid takes more flips if its number of cells requires it."""
-    margin: Annotated[float, BeforeValidator(_share), Field(gt=0, lt=1)] = 0.01
+    margin: Annotated[
+        float,
+        # Texts were a small language until 0.1.
+        no_text(
+            "a share of the baseline such as 0.01; a difference of the measure is measure.margin_absolute"
+        ),
+        Field(gt=0, lt=1),
+    ] = 0.01
     """The loss that would matter, as a share of the baseline's value. A data set is "not worse" if its data
     exclude this loss."""
     margin_absolute: PositiveFloat | None = None
@@ -309,10 +308,11 @@ class MeasureSection(RankingMeasureSection):
     clusters remain (``documents``); those that share a value of a column of the target, named here, such as
     ``session``, which may hold lists; or ``none``."""
 
-    def needs(self) -> Iterator[Need]:
-        """Settings of the ranking of a store are unset if only listed negatives are scored."""
-        yield Need("depth", "negatives", ("auto", "store"))
-        yield Need("drop_same_id", "negatives", ("auto", "store"))
+    needs = (
+        Need("depth", "negatives", ("auto", "store")),
+        Need("drop_same_id", "negatives", ("auto", "store")),
+    )
+    """Settings of the ranking of a store are unset if only listed negatives are scored."""
 
 
 class RunTables(Section):

@@ -51,9 +51,8 @@ class TaskSection(DataTask, DataSection, EmbedDataSection):
     corpus_split: Text | None = None
     """Split of the corpus, if it is a hub data set."""
 
-    def needs(self) -> Iterator[Need]:
-        """Only a separate corpus has a split."""
-        yield Need("corpus_split", "corpus")
+    needs = (Need("corpus_split", "corpus"),)
+    """Only a separate corpus has a split."""
 
 
 class RetrievalTask(TaskSection):
@@ -71,10 +70,11 @@ class RetrievalTask(TaskSection):
     drop_same_id: DropSameId | None = None
     """Leave the document with the query's id out of its ranking; None takes ``measure.drop_same_id``."""
 
-    def needs(self) -> Iterator[Need]:
-        """Triplets rank only listed documents."""
-        yield from super().needs()
-        yield Need("drop_same_id", "kind", ("retrieval",), "whose queries rank only listed documents")
+    needs = (
+        *TaskSection.needs,
+        Need("drop_same_id", "kind", ("retrieval",), "whose queries rank only listed documents"),
+    )
+    """Triplets rank only listed documents."""
 
 
 class GridTask(DataTask):

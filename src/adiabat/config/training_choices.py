@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import Need
-from adiabat.config.section import Amount, Choice, Fraction, ScalingRule, ScheduleName, Section, Text
+from adiabat.config.section import (
+    Amount,
+    Choice,
+    Fraction,
+    ScalingRule,
+    ScheduleName,
+    Section,
+    Text,
+    by_kind,
+    sections_in,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,10 +47,11 @@ class Temperature(Choice):
     steps: PositiveInt | None = None
     """Number of steps until the last value; None takes the whole run. Reimers 2021 uses 10,000."""
 
-    def needs(self) -> Iterator[Need]:
-        """Only a schedule has a first value."""
-        yield Need("first", "kind", ("scheduled",))
-        yield Need("steps", "kind", ("scheduled",))
+    needs = (
+        Need("first", "kind", ("scheduled",)),
+        Need("steps", "kind", ("scheduled",)),
+    )
+    """Only a schedule has a first value."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """A temperature that is trained starts in its range."""
@@ -67,9 +78,8 @@ class JudgingSection(Section):
     relative: bool = False
     """Interpret the margin as a share of the positive's score."""
 
-    def needs(self) -> Iterator[Need]:
-        """Only a margin can be relative."""
-        yield Need("relative", "margin")
+    needs = (Need("relative", "margin"),)
+    """Only a margin can be relative."""
 
 
 class GuideSection(JudgingSection):
@@ -103,9 +113,8 @@ class InBatchLoss(Choice):
         """How validation ranks documents."""
         return self.similarity
 
-    def needs(self) -> Iterator[Need]:
-        """Only listed negatives can be shared."""
-        yield Need("negatives_shared", "negatives_per_query")
+    needs = (Need("negatives_shared", "negatives_per_query"),)
+    """Only listed negatives can be shared."""
 
 
 class InBatchSoftmax(InBatchLoss):
@@ -352,6 +361,12 @@ class StoreTuning(SoftmaxTuning):
 
 TuneLoss = Annotated[TripletTuning | InBatchTuning | StoreTuning, Field(discriminator="kind")]
 
+_TUNING_LOSSES = by_kind(sections_in(TuneLoss))
+DRAWING_NEGATIVES = tuple(
+    kind for kind, loss in _TUNING_LOSSES.items() if issubclass(loss, TuningLoss) and loss.draws_negatives()
+)
+"""Kinds of losses that draw negatives."""
+
 
 class Negatives(Choice):
     """Negatives listed in the examples, drawn from the store at random, or the nearest documents by the
@@ -367,9 +382,8 @@ class Negatives(Choice):
     """Position of the first negative to use in each list; in arxiv-negatives, 1 is the nearest paper and 21 a
     random one."""
 
-    def needs(self) -> Iterator[Need]:
-        """Only lists have positions."""
-        yield Need("difficulty", "kind", ("examples",))
+    needs = (Need("difficulty", "kind", ("examples",)),)
+    """Only lists have positions."""
 
 
 class Method(Choice):
@@ -383,10 +397,11 @@ class Method(Choice):
     alpha: PositiveFloat | None = None
     """Scale of an adapter, times its rank; None takes the rank."""
 
-    def needs(self) -> Iterator[Need]:
-        """Only adapters have a rank."""
-        yield Need("rank", "kind", ("lora",))
-        yield Need("alpha", "kind", ("lora",))
+    needs = (
+        Need("rank", "kind", ("lora",)),
+        Need("alpha", "kind", ("lora",)),
+    )
+    """Only adapters have a rank."""
 
 
 ENDING: tuple[ScheduleName, ...] = ("linear", "quadratic", "cosine")
@@ -404,10 +419,11 @@ class Schedule(Choice):
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.98
     """Factor of the learning rate per epoch."""
 
-    def needs(self) -> Iterator[Need]:
-        """A share belongs to the end of the run, and a factor to epochs."""
-        yield Need("final_fraction", "kind", ENDING)
-        yield Need("gamma", "kind", ("exponential",))
+    needs = (
+        Need("final_fraction", "kind", ENDING),
+        Need("gamma", "kind", ("exponential",)),
+    )
+    """A share belongs to the end of the run, and a factor to epochs."""
 
 
 class RateScaling(Choice):
@@ -419,6 +435,5 @@ class RateScaling(Choice):
     reference_batch_size: PositiveInt = 14
     """Batch size for which the learning rate is set."""
 
-    def needs(self) -> Iterator[Need]:
-        """A rate that is not scaled has no reference."""
-        yield Need("reference_batch_size", "kind", ("linear", "sqrt"))
+    needs = (Need("reference_batch_size", "kind", ("linear", "sqrt")),)
+    """A rate that is not scaled has no reference."""

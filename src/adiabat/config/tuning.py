@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
-    BeforeValidator,
     Field,
     PlainValidator,
     PositiveFloat,
@@ -26,11 +25,12 @@ from adiabat.config.section import (
     SpacedValues,
     Text,
     Texts,
-    by_kind,
+    no_text,
     overlaid,
 )
 from adiabat.config.shared import DataSection, HeldOutSection, RankingTables, StepsRunSection
 from adiabat.config.training_choices import (
+    DRAWING_NEGATIVES,
     HIGHEST,
     Method,
     Negatives,
@@ -38,7 +38,6 @@ from adiabat.config.training_choices import (
     Schedule,
     TripletTuning,
     TuneLoss,
-    TuningLoss,
 )
 from adiabat.core.wording import call_of
 
@@ -50,19 +49,13 @@ class TuneDataSection(DataSection, HeldOutSection):
     """Unit that is held out for validation: single queries, or documents with all their queries, so that
     validation has new documents. If relevance ties most queries together, queries are held out."""
 
-    def needs(self) -> Iterator[Need]:
-        """Nothing is held out of the data beside a validation file."""
-        yield from super().needs()
-        yield Need("hold_out", "validation", ABSENT)
+    needs = (*HeldOutSection.needs, Need("hold_out", "validation", ABSENT))
+    """Nothing is held out of the data beside a validation file."""
 
 
 def value_of(table: object, name: str) -> Any:
     """An entry of a table; None if it has none, or is no table."""
-    return (
-        (table.get(name) if isinstance(table, Mapping) else getattr(table, name, None))
-        if table is not None
-        else None
-    )
+    return table.get(name) if isinstance(table, Mapping) else getattr(table, name, None)
 
 
 def _beyond(table: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,13 +102,6 @@ OWN_REGIME = frozenset(("recipe", "learning_rate", "loss", "negatives"))
 the defaults of Vasilyev et al. 2024."""
 
 
-def _number(rate: object) -> object:
-    """Refuse a word for a rate, which was once the way to ask for a search."""
-    if isinstance(rate, str):
-        raise MisfitError('a number > 0, or left out where rate_search = "safe" or "range" finds one')
-    return rate
-
-
 class TuneSection(Section):
     """``[tune]``: loss, method, learning rate and length. The defaults are those of Vasilyev et al. 2024."""
 
@@ -124,7 +110,9 @@ class TuneSection(Section):
     guard's limit, and rehearsal (safe); or a range test of rates, the softmax over the store, rehearsal and a
     time limit (quick). `adiabat tune --recipe NAME --dry-run` prints them. Where a job of `adiabat tune`
     states neither a recipe nor a learning rate, loss or negatives, it is quick."""
-    learning_rate: Annotated[PositiveFloat, BeforeValidator(_number)] = 5e-8
+    learning_rate: Annotated[
+        PositiveFloat, no_text('a number > 0, or left out where rate_search = "safe" or "range" finds one')
+    ] = 5e-8
     """Peak learning rate, unless `rate_search` finds one."""
     budget_seconds: Seconds | None = None
     """Time limit from the start of the command, or of the call in Python, to the written page, over all
@@ -165,16 +153,13 @@ class TuneSection(Section):
     """Strength of L2 regularization towards the initial weights: adds this value times ``w - w_0`` to the
     gradient of each weight."""
 
-    def needs(self) -> Iterator[Need]:
-        """Early stopping applies only to the best weights, and negatives are not drawn for the softmax over
-        the store.
-        """
-        yield Need("idle_epochs", "keep", ("both", "loss"))
-        losses = by_kind(self.tables_at("loss"))
-        drawing = [
-            word for word, loss in losses.items() if issubclass(loss, TuningLoss) and loss.draws_negatives()
-        ]
-        yield Need("negatives", "loss", (*drawing,), "which draws none")
+    needs = (
+        Need("idle_epochs", "keep", ("both", "loss")),
+        Need("negatives", "loss", DRAWING_NEGATIVES, "which draws none"),
+    )
+    """Early stopping applies only to the best weights, and negatives are not drawn for the softmax over the
+    store.
+    """
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The warm-up ends within the run."""
@@ -265,9 +250,8 @@ class RateSearchSection(SpacedValues):
     """Number of runs per rate, with consecutive seeds from `run.seed`; all of them must stay within the
     limit."""
 
-    def needs(self) -> Iterator[Need]:
-        """A range test validates after each epoch."""
-        yield Need("checks", "kind", ("safe",))
+    needs = (Need("checks", "kind", ("safe",)),)
+    """A range test validates after each epoch."""
 
 
 class TuneTables(RankingTables):
@@ -380,7 +364,7 @@ class TuneSettings(TuneTables):
             )
             yield "tune.warmup_steps", f"{told}; raise rate_search.steps"
 
-    def needs(self) -> Iterator[Need]:
+    def every_need(self) -> Iterator[Need]:
         """A search finds the rate, and its guard always has a limit; other guards act only with a limit."""
         yield Need("tune.learning_rate", "rate_search", ABSENT)
         if self.guard is not None and self.rate_search is None:
