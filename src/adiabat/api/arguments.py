@@ -107,6 +107,11 @@ def _is_retained(*entry: object) -> bool:
     return len(entry) == 2 or (len(entry) == 3 and isinstance(entry[2], Mapping))
 
 
+def optional_name(value: object, argument: str) -> str | None:
+    """The path of an optional argument, as text."""
+    return None if value is None else path_of(value, argument)
+
+
 def optional_path(value: object, argument: str) -> Path | None:
     """The path of an optional argument."""
     return None if value is None else Path(path_of(value, argument))
@@ -190,14 +195,19 @@ def sources_of(value: Any, argument: str) -> list[str]:
     return [data_of(value, argument)]
 
 
+def _is_from(library: str, value: object, attribute: str) -> bool:
+    """Whether a value is an object of a library with an attribute; the library need not be installed."""
+    return type(value).__module__.partition(".")[0] == library and hasattr(value, attribute)
+
+
 def is_pandas(value: object) -> bool:
-    """Whether a value is a DataFrame, without importing pandas."""
-    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
+    """Whether a value is a DataFrame of pandas."""
+    return _is_from("pandas", value, "columns")
 
 
 def is_polars(value: object) -> bool:
-    """Whether a value is a DataFrame or a LazyFrame of polars, without importing polars."""
-    return type(value).__module__.partition(".")[0] == "polars" and hasattr(value, "with_columns")
+    """Whether a value is a DataFrame or a LazyFrame of polars."""
+    return _is_from("polars", value, "with_columns")
 
 
 def is_frame(value: object) -> bool:
@@ -213,8 +223,8 @@ def frame_rows(frame: Any) -> Iterable[Mapping[str, Any]]:
 
 
 def is_dataset(value: object) -> bool:
-    """Whether a value is a data set of the ``datasets`` library, without importing it."""
-    return type(value).__module__.partition(".")[0] == "datasets" and hasattr(value, "column_names")
+    """Whether a value is a data set of the ``datasets`` library."""
+    return _is_from("datasets", value, "column_names")
 
 
 def _rows(value: Any, argument: str) -> Iterator[Mapping[str, Any]]:
@@ -272,11 +282,15 @@ def _is_missing(value: Any) -> bool:
     return value.is_nan() if isinstance(value, Decimal) else type(value).__name__ in ("NAType", "NaTType")
 
 
-def table_of(value: object, argument: str) -> dict[str, Any]:
-    """A copy of the section in a keyword argument; empty for None."""
-    if not isinstance(value, Mapping | None):
-        raise wrong_type(argument, "a dict of settings", value)
-    return dict(value or {})
+def with_section(options: Mapping[str, Any], section: str, **values: Any) -> dict[str, Any]:
+    """Keyword arguments with the values of positional ones laid over their section; empty values are left
+    out.
+    """
+    table = options.get(section)
+    if not isinstance(table, Mapping | None):
+        raise wrong_type(section, "a dict of settings", table)
+    given = {name: value for name, value in values.items() if value}
+    return {**options, section: {**(table or {}), **given}} if given else dict(options)
 
 
 def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any]:
@@ -317,14 +331,13 @@ def settings_of(
         TypeError: If a keyword is unknown, or names keys of several sections.
         ConfigError: Naming every faulty value at once.
     """
-    if isinstance(settings, kind) and not options:
+    stated = {name: value for name, value in options.items() if value is not None}
+    if isinstance(settings, kind) and not stated:
         return settings
     table = settings_table(settings, kind)
     # loss="triplet" replaces a loss of another kind, and margin=0.3 changes it, whatever their order.
     values = [
-        (_key(name, value, kind, section, function), _setting(value))
-        for name, value in options.items()
-        if value is not None
+        (_key(name, value, kind, section, function), _setting(value)) for name, value in stated.items()
     ]
     try:
         return checked(kind, with_values(kind, table, values))

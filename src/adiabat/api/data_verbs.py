@@ -17,6 +17,7 @@ from adiabat.api.arguments import (
     PathLike,
     SettingsLike,
     data_of,
+    optional_name,
     optional_path,
     optional_place,
     path_of,
@@ -90,7 +91,7 @@ def mine(
         True
     """
     chosen = settings_of(MineSettings, settings, options, section="mine", function="mine")
-    target, name = place_of(out), None if model is None else path_of(model, "model")
+    target, name = place_of(out), optional_name(model, "model")
     folder, kept = optional_path(store, "store"), optional_place(index, "index")
     require_names(name)
     require_device_name(chosen.run.device)

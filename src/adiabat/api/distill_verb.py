@@ -10,13 +10,14 @@ from adiabat.api.arguments import (
     Data,
     PathLike,
     SettingsLike,
+    optional_name,
     path_of,
     place_of,
     require_model,
     settings_of,
     sources_of,
-    table_of,
     with_real_out,
+    with_section,
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
@@ -26,6 +27,7 @@ from adiabat.config.distillation import (
     DistillStaticSettings,
     FitSettings,
     MultilingualSettings,
+    TeachSettings,
 )
 from adiabat.config.reader import read_settings
 from adiabat.config.shared import EncoderSection
@@ -144,22 +146,10 @@ def distill_fit(
         2
     """
     began = call_began()
-    options |= _tables(teachers, student, out, {"texts": texts, "queries": queries}, options)
+    options = _with_inputs(options, teachers, student, out, texts=texts, queries=queries)
     chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
     chosen = with_real_out(chosen, "distill")
-    asked = Asked.of("distill_fit", chosen.distill.out, exist_ok, settings=chosen)
-    if asked.is_finished(resume=resume):
-        return asked.result(Result)
-    resume = resume or asked.resumes("job")
-    require_student(chosen, resume=resume)
-    asked.take_digests()
-    # Imported after the checks: torch takes seconds to load.
-    from adiabat.distillation.student import teach
-
-    with called("distill_fit", progress) as call:
-        result = teach(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
-    asked.remember()
-    return with_page(result, asked.out)
+    return _train_student("fit", chosen, resume=resume, exist_ok=exist_ok, progress=progress, started=began)
 
 
 def distill_multilingual(
@@ -205,24 +195,14 @@ def distill_multilingual(
         2
     """
     began = call_began()
-    options |= _tables(teachers, student, out, {"parallel": parallel}, options)
+    options = _with_inputs(options, teachers, student, out, parallel=parallel)
     chosen = settings_of(
         MultilingualSettings, settings, options, section="train", function="distill_multilingual"
     )
     chosen = with_real_out(chosen, "distill")
-    asked = Asked.of("distill_multilingual", chosen.distill.out, exist_ok, settings=chosen)
-    if asked.is_finished(resume=resume):
-        return asked.result(Result)
-    resume = resume or asked.resumes("job")
-    require_student(chosen, resume=resume)
-    asked.take_digests()
-    # Imported after the checks: torch takes seconds to load.
-    from adiabat.distillation.student import teach
-
-    with called("distill_multilingual", progress) as call:
-        result = teach(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
-    asked.remember()
-    return with_page(result, asked.out)
+    return _train_student(
+        "multilingual", chosen, resume=resume, exist_ok=exist_ok, progress=progress, started=began
+    )
 
 
 def distill_pair(
@@ -311,7 +291,7 @@ def distill_ablate(
         >>> len(result.models)
         5
     """
-    options = options if out is None else {**options, "out": path_of(out, "out")}
+    options["out"] = optional_name(out, "out")
     chosen = settings_of(AblateSettings, settings, options, section="ablate", function="distill_ablate")
     chosen = with_real_out(chosen, "ablate")
     # The files that the suite names count too.
@@ -345,25 +325,41 @@ def distill_ablate(
     return with_page(result, result.folder)
 
 
-def _tables(
-    teachers: Any, student: Any, out: Any, sources: Mapping[str, Any], options: Mapping[str, Any]
+def _train_student(
+    function: str,
+    chosen: TeachSettings,
+    *,
+    resume: bool,
+    exist_ok: bool | None,
+    progress: Progress,
+    started: float,
+) -> Result:
+    """Check the settings of a student, and train it by the function of `distillation.student` that has the
+    name of the verb.
+    """
+    asked = Asked.of(f"distill_{function}", chosen.distill.out, exist_ok, settings=chosen)
+    if asked.is_finished(resume=resume):
+        return asked.result(Result)
+    resume = resume or asked.resumes("job")
+    require_student(chosen, resume=resume)
+    asked.take_digests()
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.distillation import student
+
+    train = student.fit if function == "fit" else student.multilingual
+    with called(f"distill_{function}", progress) as call:
+        result = train(chosen, resume=resume, command=call.command, watch=call.watch, started=started)
+    asked.remember()
+    return with_page(result, asked.out)
+
+
+def _with_inputs(
+    options: Mapping[str, Any], teachers: Any, student: Any, out: Any, **sources: Any
 ) -> dict[str, Any]:
-    """The sections of settings that arguments set, laid over the same sections among the options."""
-    distill: dict[str, Any] = {
-        "teachers": sources_of(teachers, "teachers"),
-        "student": None if student is None else path_of(student, "student"),
-        "out": None if out is None else path_of(out, "out"),
-    }
+    """The keyword arguments with the positional ones of a student in their sections."""
+    names, start = sources_of(teachers, "teachers"), optional_name(student, "student")
     # Names are checked before rows in memory are written, which may be many.
-    require_names(*distill["teachers"], distill["student"])
+    require_names(*names, start)
     data = {name: sources_of(value, name) for name, value in sources.items()}
-    return {
-        section: table
-        for section, values in {"distill": distill, "data": data}.items()
-        if (
-            table := {
-                **table_of(options.get(section), section),
-                **{key: value for key, value in values.items() if value},
-            }
-        )
-    }
+    options = with_section(options, "distill", teachers=names, student=start, out=optional_name(out, "out"))
+    return with_section(options, "data", **data)

@@ -15,6 +15,7 @@ from adiabat.api.arguments import (
     PathLike,
     SettingsLike,
     data_of,
+    optional_name,
     optional_place,
     path_of,
     place_of,
@@ -94,7 +95,7 @@ def sweep(
     kind = sweep_kind({"sweep": {"verb": verb}})
     # The type of a settings object names a verb that its table may leave out.
     options = {**options, "verb": verb} if isinstance(settings, SweepSettings) else options
-    folder = None if out is None else path_of(out, "out")
+    folder = optional_name(out, "out")
     chosen = settings_of(kind, settings, {**options, "out": folder}, section="sweep", function="sweep")
     chosen = with_real_out(chosen, "sweep")
     asked = Asked.of("sweep", chosen.sweep.out, exist_ok, settings=chosen)
@@ -162,7 +163,7 @@ def scaling(
         >>> len(result.runs)
         2
     """
-    folder = None if out is None else path_of(out, "out")
+    folder = optional_name(out, "out")
     chosen = settings_of(
         ScalingSettings, settings, {**options, "out": folder}, section="scaling", function="scaling"
     )
@@ -218,11 +219,8 @@ def plan(
         >>> advice.candidates[0].way.method
         'lora'
     """
-    paths = {
-        "runs": None if runs is None else path_of(runs, "runs"),
-        "out": None if out is None else path_of(out, "out"),
-    }
-    chosen = settings_of(PlanSettings, settings, {**options, **paths}, section="plan", function="plan")
+    options |= {"runs": optional_name(runs, "runs"), "out": optional_name(out, "out")}
+    chosen = settings_of(PlanSettings, settings, options, section="plan", function="plan")
     target = optional_place(chosen.plan.out)
     asked = Asked.of("plan", target, exist_ok, settings=chosen, replaces=True)
     if asked.is_finished():

@@ -7,10 +7,10 @@ from adiabat.api.arguments import (
     PathLike,
     SettingsLike,
     data_of,
-    path_of,
+    optional_name,
     settings_of,
-    table_of,
     with_real_out,
+    with_section,
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
@@ -139,19 +139,11 @@ def check_train(settings: TrainSettings, *, resume: bool = False, dry_run: bool 
 def _settings(
     model: Any, data: Any, out: Any, settings: SettingsLike, options: dict[str, Any], function: str
 ) -> TrainSettings:
-    job = {
-        "model": None if model is None else path_of(model, "model"),
-        "data": None if data is None else data_of(data, "data"),
-        "out": None if out is None else path_of(out, "out"),
-    }
-    job = {
-        **table_of(options.get("job"), "job"),
-        **{name: value for name, value in job.items() if value is not None},
-    }
-    return settings_of(
-        TrainSettings,
-        settings,
-        {**options, "job": job} if job else options,
-        section="train",
-        function=function,
+    options = with_section(
+        options,
+        "job",
+        model=optional_name(model, "model"),
+        data=None if data is None else data_of(data, "data"),
+        out=optional_name(out, "out"),
     )
+    return settings_of(TrainSettings, settings, options, section="train", function=function)
