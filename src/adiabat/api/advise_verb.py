@@ -22,7 +22,7 @@ from adiabat.api.evaluate_verb import require_other_contents
 from adiabat.api.repeated import Asked
 from adiabat.api.space_verb import addressed_queries
 from adiabat.api.tune_verb import estimate_tuning
-from adiabat.api.with_page import with_page
+from adiabat.api.with_page import replace_report, with_page
 from adiabat.config.shared import AdviseSettings, DataSection, StepsRunSection, require_device_name
 from adiabat.config.tuning import TuneDataSection, TuneSettings
 from adiabat.core.errors import AdiabatError
@@ -31,7 +31,7 @@ from adiabat.data.examples import resolved_split
 from adiabat.evaluation.evaluate_checks import require_sets
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.advice_result import Advice
-from adiabat.runs.output_dir import claimed, require_own, write_report
+from adiabat.runs.output_dir import claimed, require_own
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store, refuse_swapped
 
@@ -123,12 +123,10 @@ def advise(
             opened.require_encoder(fingerprint, who=towers.name)
         inputs = {}
         for number, (each, split) in enumerate(zip(queries, splits, strict=True)):
-            role = f"retain {number}" if number else "target"
-            inputs[role] = {
-                "data": each.rows,
-                **({} if split is None else {"split": split}),
-                **store_inputs(stores[each.store], None),
-            }
+            described = {"data": each.rows, **store_inputs(stores[each.store], None)}
+            if split is not None:
+                described["split"] = split
+            inputs[f"retain {number}" if number else "target"] = described
         tuning = _tuning_time(towers, stores[sets[0][0]], sets[0][1], chosen, call.watch)
         result = advise_on(
             towers,
@@ -143,9 +141,7 @@ def advise(
         for opened in stores.values():
             opened.require_unchanged()
         if folder:
-            if (folder / "result.json").exists():
-                call.watch.note(f"replaced the earlier advice in {folder}")
-            write_report(result, folder)
+            replace_report(result, folder, call.watch, of="advice")
             asked.remember()
     return with_page(result, folder)
 

@@ -336,9 +336,7 @@ def settings_of(
         return settings
     table = settings_table(settings, kind)
     # loss="triplet" replaces a loss of another kind, and margin=0.3 changes it, whatever their order.
-    values = [
-        (_key(name, value, kind, section, function), _setting(value)) for name, value in stated.items()
-    ]
+    values = [(_key(name, value, kind, section, function), _setting(value)) for name, value in stated.items()]
     try:
         return checked(kind, with_values(kind, table, values))
     except ConfigError as fault:

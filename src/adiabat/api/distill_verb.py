@@ -2,7 +2,7 @@
 students of a teacher.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from adiabat.config.distillation import (
     DistillStaticSettings,
     FitSettings,
     MultilingualSettings,
-    TeachSettings,
 )
 from adiabat.config.reader import read_settings
 from adiabat.config.shared import EncoderSection
@@ -327,7 +326,7 @@ def distill_ablate(
 
 def _train_student(
     function: str,
-    chosen: TeachSettings,
+    chosen: FitSettings | MultilingualSettings,
     *,
     resume: bool,
     exist_ok: bool | None,
@@ -346,7 +345,7 @@ def _train_student(
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation import student
 
-    train = student.fit if function == "fit" else student.multilingual
+    train: Callable[..., Result] = getattr(student, function)
     with called(f"distill_{function}", progress) as call:
         result = train(chosen, resume=resume, command=call.command, watch=call.watch, started=started)
     asked.remember()

@@ -24,7 +24,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Call, Progress, called
 from adiabat.api.repeated import Asked
-from adiabat.api.with_page import with_page
+from adiabat.api.with_page import replace_report, with_page
 from adiabat.config.shared import EvaluateSettings, require_device_name
 from adiabat.config.tasks import SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, JobError
@@ -160,12 +160,9 @@ def evaluate(
             opened.require_unchanged()
         result = replace(result, training=tuning)
         if folder:
-            if (folder / "result.json").exists():
-                call.watch.note(f"replaced the earlier evaluation in {folder}")
-            with replacing_scores(
-                scores, folder, models={"model": result.model, "baseline": result.baseline or ""}
-            ):
-                write_report(result, folder)
+            names = {"model": result.model, "baseline": result.baseline or ""}
+            with replacing_scores(scores, folder, models=names):
+                replace_report(result, folder, call.watch, of="evaluation")
             asked.remember()
     return with_page(result, folder)
 

@@ -19,7 +19,7 @@ from adiabat.api.with_page import with_page
 from adiabat.config.section import Section
 from adiabat.core.disk import real
 from adiabat.core.errors import ConfigError, DataError, JobError, several
-from adiabat.core.files import is_store, read_json, write_json
+from adiabat.core.files import MANIFEST_FILE, is_store, read_json, write_json
 from adiabat.core.provenance import CHECKSUMS, digest_of
 from adiabat.core.wording import option
 from adiabat.data.sources import Source
@@ -29,37 +29,31 @@ from adiabat.runs.run_config import is_described
 RECORD = ".call.json"
 FORMAT = 1
 
-PATHS = frozenset(
-    (
-        *(
-            "model",
-            "store",
-            "stores",
-            "data",
-            "validation",
-            "corpus",
-            "test",
-            "texts",
-            "queries",
-            "pairs",
-            "parallel",
-            "vocabulary",
-        ),
-        *(
-            "probes",
-            "path",
-            "runs",
-            "suite",
-            "teachers",
-            "student",
-            "document_model",
-            "targets",
-            "projection_start",
-            "models",
-            "guide",
-        ),
-    )
-)
+PATHS = {
+    "corpus",
+    "data",
+    "document_model",
+    "guide",
+    "model",
+    "models",
+    "pairs",
+    "parallel",
+    "path",
+    "probes",
+    "projection_start",
+    "queries",
+    "runs",
+    "store",
+    "stores",
+    "student",
+    "suite",
+    "targets",
+    "teachers",
+    "test",
+    "texts",
+    "validation",
+    "vocabulary",
+}
 """Last parts of settings that may name a file or folder, whose content counts."""
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -73,7 +67,7 @@ class Asked:
         out: The directory, or the file; None writes nothing.
         exist_ok: True takes up or returns what the same call left, False refuses any output, None leaves it
             to the verb.
-        proof: The file of the output whose content shows that no other call has changed it.
+        proof_name: The file of the output whose content shows that no other call has changed it.
         replaces: Whether the verb replaces earlier results unseen; other verbs compare or refuse what is
             there themselves.
         arguments: Arguments of the verb by name: paths, loaded models, settings, or plain values, and lists
@@ -83,9 +77,9 @@ class Asked:
     verb: str
     out: Path | None
     exist_ok: bool | None
-    proof: Path | None
-    replaces: bool
     settings: Section | None
+    proof_name: str
+    replaces: bool
     arguments: Mapping[str, Any]
 
     @classmethod
@@ -100,16 +94,20 @@ class Asked:
         replaces: bool = False,
         **arguments: Any,
     ) -> "Asked":
-        """Take the call; `proof` lies in the directory `out`."""
+        """Take the call; `proof` is a file in `out`, or "" where `out` itself is one."""
         if exist_ok is not None and out is None:
             raise ConfigError(
                 f"{option('exist_ok')} is about the directory in {option('out')}, "
                 "got none; name one, or leave it out"
             )
         folder = None if out is None else Path(out)
-        return cls(
-            verb, folder, exist_ok, None if folder is None else folder / proof, replaces, settings, arguments
-        )
+        return cls(verb, folder, exist_ok, settings, proof, replaces, arguments)
+
+    @property
+    def proof(self) -> Path:
+        """The file that shows whether the output is still that of the recorded call."""
+        assert self.out is not None, "a call without output leaves no proof"
+        return self.out / self.proof_name
 
     def is_finished(self, *, resume: bool | None = None) -> bool:
         """Whether the output is that of this very call; another one is refused, where the call asks for that.
@@ -123,7 +121,6 @@ class Asked:
                 f"{option('out')} must be new or empty with exist_ok=False, {self.out} is not; choose another"
             )
         before = self._before()
-        assert self.proof is not None
         if before is None:
             if self.replaces and self.proof.exists():
                 raise JobError(
@@ -141,7 +138,6 @@ class Asked:
 
     def result(self, kind: type[RecordT]) -> RecordT:
         """The result of the finished call."""
-        assert self.proof is not None
         return with_page(read_result(self.proof, kind), self.proof.parent)
 
     def resumes(self, table: str) -> bool:
@@ -150,7 +146,7 @@ class Asked:
 
     def remember(self) -> None:
         """Write the record of the finished call."""
-        if self.out is None or self.proof is None:
+        if self.out is None:
             return
         # On a full disk the result stands, and only a repeated call knows nothing of it.
         with suppress(DataError):
@@ -186,7 +182,6 @@ class Asked:
         if not self._record.is_file():
             return None
         record = read_json(self._record, remedy="remove it: the call is then made again", error=JobError)
-        assert self.proof is not None
         is_ours = (
             record.get("format") == FORMAT
             and self.proof.exists()
@@ -214,13 +209,12 @@ def _holds_something(out: Path) -> bool:
 
 def _with_contents(settings: Section | None) -> dict[str, Any]:
     """Settings by dotted key, those that name files with their content; without the directory of the run."""
-    flat = {} if settings is None else dict(_leaves(settings.model_dump(mode="json")))
-    names = {key: key.rpartition(".")[2] for key in flat}
-    return {
-        key: _named(value) if names[key] in PATHS else value
-        for key, value in flat.items()
-        if names[key] != "out"
-    }
+    contents: dict[str, Any] = {}
+    for key, value in _leaves({} if settings is None else settings.model_dump(mode="json")):
+        name = key.rpartition(".")[2]
+        if name != "out":
+            contents[key] = _named(value) if name in PATHS else value
+    return contents
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -266,12 +260,11 @@ def content_of(path: Path) -> str:
     """
     if path.is_file():
         return digest_of(path).sha256
-    own = path / ("manifest.json" if is_store(path) else CHECKSUMS)
-    files = (
-        [own]
-        if own.is_file()
-        else [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
-    )
+    own = path / (MANIFEST_FILE if is_store(path) else CHECKSUMS)
+    if own.is_file():
+        files = [own]
+    else:
+        files = [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
     digests = [(str(file.relative_to(path)), digest_of(file).sha256) for file in files]
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 

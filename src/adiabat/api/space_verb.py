@@ -14,7 +14,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
-from adiabat.api.with_page import with_page
+from adiabat.api.with_page import replace_report, with_page
 from adiabat.config.shared import DataSection, require_device_name
 from adiabat.config.tasks import SpaceSettings
 from adiabat.core.errors import DataError
@@ -24,7 +24,7 @@ from adiabat.data.records import ExampleSet
 from adiabat.evaluation.evaluate_checks import require_baseline_stores, require_maps, require_sets
 from adiabat.models.model_paths import Model, require_names, require_reachable
 from adiabat.results.space_result import SpaceResult
-from adiabat.runs.output_dir import claimed, require_own, write_report
+from adiabat.runs.output_dir import claimed, require_own
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.vector_store import Store, refuse_swapped
 
@@ -128,9 +128,7 @@ def space(
         for read in (opened, *others):
             read.require_unchanged()
         if folder:
-            if (folder / "result.json").exists():
-                call.watch.note(f"replaced the earlier analysis in {folder}")
-            write_report(result, folder)
+            replace_report(result, folder, call.watch, of="analysis")
             asked.remember()
     return with_page(result, folder)
 

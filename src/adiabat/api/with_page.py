@@ -4,10 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from adiabat.core.progress import Watch
 from adiabat.report.pages import summary, verdict
-from adiabat.results.record import Record, Shown
+from adiabat.results.record import RECORD_FILE, Record, Shown
+from adiabat.runs.output_dir import write_report
 
 RecordT = TypeVar("RecordT", bound=Record)
+
+
+def replace_report(result: Record, folder: Path, watch: Watch, *, of: str) -> None:
+    """Write a result and its page, and note that an earlier one, such as an evaluation, was replaced."""
+    if (folder / RECORD_FILE).exists():
+        watch.note(f"replaced the earlier {of} in {folder}")
+    write_report(result, folder)
 
 
 def with_page(result: RecordT, folder: Path | None) -> RecordT:

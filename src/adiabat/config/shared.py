@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from itertools import combinations
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -157,7 +157,7 @@ class HeldOutSection(ExamplesSection):
     max_validation: PositiveInt = 4_200
     """Maximum number of queries held out for validation; the default is that of Vasilyev et al. 2024."""
 
-    needs = (
+    needs: ClassVar[tuple[Need, ...]] = (
         Need("validation_split", "validation"),
         Need("validation_fraction", "validation", ABSENT),
         Need("max_validation", "validation", ABSENT),

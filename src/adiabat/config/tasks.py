@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -51,7 +51,7 @@ class TaskSection(DataTask, DataSection, EmbedDataSection):
     corpus_split: Text | None = None
     """Split of the corpus, if it is a hub data set."""
 
-    needs = (Need("corpus_split", "corpus"),)
+    needs: ClassVar[tuple[Need, ...]] = (Need("corpus_split", "corpus"),)
     """Only a separate corpus has a split."""
 
 

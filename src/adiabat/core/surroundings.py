@@ -5,6 +5,7 @@ terminal.
 import codecs
 import io
 import os
+import re
 import shutil
 import stat
 import sys
@@ -207,20 +208,14 @@ def require_words(words: Sequence[str]) -> None:
     if sys.getfilesystemencoding() == "utf-8":
         return
     for word in words:
-        if not _is_whole(word):
+        try:
+            # A byte that could not be decoded became a lone surrogate, which no encoding has.
+            word.encode()
+        except UnicodeEncodeError:
             shown = os.fsencode(word).decode("utf-8", "replace")
             raise ConfigError(
                 f"the locale must have the letters of {shown}; choose a locale of UTF-8, or set PYTHONUTF8=1"
-            )
-
-
-def _is_whole(word: str) -> bool:
-    """Whether a text has no byte that could not be decoded."""
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+            ) from None
 
 
 def has_working_directory() -> bool:
@@ -252,7 +247,7 @@ class ConsoleSize(TypedDict, total=False):
 def console_size() -> ConsoleSize:
     """Width and height for a console where the environment states none that are of use; empty otherwise."""
     width, height = os.environ.get("COLUMNS"), os.environ.get("LINES")
-    if _is_size(width, NARROWEST, WIDEST) and _is_size(height, 1, WIDEST):
+    if _is_size(width, NARROWEST) and _is_size(height, 1):
         return {}
     # 0 and words count as nothing stated.
     size = shutil.get_terminal_size()
@@ -265,8 +260,9 @@ def settle_terminal() -> None:
         os.environ.update(COLUMNS=str(size["width"]), LINES=str(size["height"]))
 
 
-def _is_size(stated: str | None, least: int, most: int) -> bool:
-    """Whether a size is not stated, or stated as a number within bounds."""
-    return stated is None or (
-        stated.isascii() and stated.isdigit() and len(stated) < 5 and least <= int(stated) <= most
-    )
+def _is_size(stated: str | None, least: int) -> bool:
+    """Whether a size is not stated, or stated as a number from `least` to `WIDEST`."""
+    if stated is None:
+        return True
+    # Up to four digits: Python refuses to read thousands of them, and reads those of other scripts.
+    return re.fullmatch("[0-9]{1,4}", stated) is not None and least <= int(stated) <= WIDEST

@@ -51,7 +51,13 @@ KEYS = {
 }
 """Former and present keys."""
 
-_SOFTMAX = (
+
+def _named(*same: str, **renamed: str) -> dict[str, str]:
+    """Former names of keys to those of today, of keys that kept their name and of others."""
+    return {name: name for name in same} | renamed
+
+
+_OF_LOSS = _named(
     "similarity",
     "symmetric",
     "mask_duplicates",
@@ -59,33 +65,27 @@ _SOFTMAX = (
     "negatives_per_query",
     "margin",
     "distance",
+    "temperature",
+    negatives_seen_by="negatives_shared",
+    pair_weight="weight",
+    pair_printed="printed",
 )
-_OF_LOSS = {name: name for name in _SOFTMAX}
-_OF_LOSS |= {
-    "negatives_seen_by": "negatives_shared",
-    "pair_weight": "weight",
-    "pair_printed": "printed",
-    "temperature": "temperature",
-}
-_OF_METHOD = {"rank": "rank", "alpha": "alpha"}
-_OF_SCHEDULE = {"gamma": "gamma", "final_fraction": "final_fraction"}
+_OF_METHOD = _named("rank", "alpha")
+_OF_SCHEDULE = _named("gamma", "final_fraction")
 
 CHOICES: Mapping[str, tuple[type[Section], Mapping[str, str]]] = {
-    "tune.loss": (TuneSection, {name: name for name in ("margin", "distance", "temperature")}),
-    "tune.negatives": (TuneSection, {"negatives_per_query": "per_query", "difficulty": "difficulty"}),
+    "tune.loss": (TuneSection, _named("margin", "distance", "temperature")),
+    "tune.negatives": (TuneSection, _named("difficulty", negatives_per_query="per_query")),
     "tune.method": (TuneSection, _OF_METHOD),
     "tune.schedule": (TuneSection, _OF_SCHEDULE),
-    "tune.batch_scaling": (TuneSection, {"reference_batch_size": "reference_batch_size"}),
+    "tune.batch_scaling": (TuneSection, _named("reference_batch_size")),
     "train.loss": (TrainSection, _OF_LOSS),
     "train.method": (TrainSection, _OF_METHOD),
     "train.schedule": (TrainSection, _OF_SCHEDULE),
-    "batches.group": (
-        BatchesSection,
-        {"random_share": "random_share", "curriculum_steps": "curriculum_steps"},
-    ),
-    "mixture.rule": (MixtureSection, {"temperature": "temperature"}),
-    "static.reduction": (StaticSection, {"dims": "dims"}),
-    "static.weighting": (StaticSection, {"sif": "a", "corpus": "corpus"}),
+    "batches.group": (BatchesSection, _named("random_share", "curriculum_steps")),
+    "mixture.rule": (MixtureSection, _named("temperature")),
+    "static.reduction": (StaticSection, _named("dims")),
+    "static.weighting": (StaticSection, _named("corpus", sif="a")),
 }
 """Choices that were words: the section that has each, and the keys beside it with their names in its table of
 today."""
@@ -130,17 +130,13 @@ class Conversion:
         """A phrase for each change."""
         phrases = []
         for former, present in self.moved.items():
-            phrases.append(
-                f"{_dotted(former)} {'is left out' if present is None else f'is now {_dotted(present)}'}"
-            )
+            change = "is left out" if present is None else f"is now {_dotted(present)}"
+            phrases.append(f"{_dotted(former)} {change}")
         return phrases
 
     def value(self, keys: Keys) -> Any:
         """The value of a present setting."""
-        table: Any = self.tables
-        for key in keys:
-            table = table.get(key) if isinstance(table, Mapping) else None
-        return table
+        return _value_at(self.tables, keys)
 
     def _put(self, former: Keys, present: Keys | None, value: Any) -> None:
         if former != present:
@@ -354,9 +350,9 @@ def _leaves(table: Mapping[str, Any], prefix: Keys = ()) -> Iterator[tuple[Keys,
             yield (*prefix, key), value
 
 
-def _value_at(tables: Any, key: str) -> Any:
-    """The value of a dotted key; None if there is none."""
-    for name in key.split("."):
+def _value_at(tables: Any, keys: Keys | str) -> Any:
+    """The value of a key, which may be dotted; None if there is none."""
+    for name in keys.split(".") if isinstance(keys, str) else keys:
         tables = tables.get(name) if isinstance(tables, Mapping) else None
     return tables
 
