@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -92,6 +93,7 @@ def assigned(
             raise ConfigError(
                 f"{option('set')} must be key=value, got {assignment!r}; write it like run.device=cpu"
             )
+        # A value is read as it would be in a file, and as text where that fails.
         values.append((".".join(names), _toml_value(value)))
     return with_values(kind, table or {}, values)
 
@@ -102,6 +104,7 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
     try:
         return kind.model_validate(table)
     except ValidationError as fault:
+        # pydantic finds them in one go; combinations are checked in tables that are right by themselves.
         errors = fault.errors()
         has_unknown = any(error["type"] == "extra_forbidden" for error in errors)
         raise SettingsError(every_phrase(kind, table, errors), has_unknown=has_unknown) from None
@@ -112,6 +115,7 @@ def every_phrase(kind: type[Section], table: Any, errors: Iterable[Any]) -> list
     phrases: list[str] = []
     for error in errors:
         phrases += fault_phrases(error, kind, table, advised=max(0, ADVISED - len(phrases)))
+    # Two errors of one value, such as those of a union of types, may have one phrase.
     return list(dict.fromkeys(phrases))
 
 
@@ -123,6 +127,7 @@ def keys_of(kind: type[Section], prefix: str = "") -> tuple[str, ...]:
     keys: list[str] = []
     for name in kind.model_fields:
         tables = kind.tables_at(name)
+        # A table that may be written as a value is a key of its own, beside the keys in it.
         if not tables or has_short_form(kind, name):
             keys.append(f"{prefix}{name}")
         keys += dict.fromkeys(key for table in tables for key in keys_of(table, f"{prefix}{name}."))
@@ -149,55 +154,55 @@ def _lists_of_tables(
 
 def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int = ADVISED) -> list[str]:
     """A pydantic error in our wording; `table` is the input, to identify the table in a list."""
-    keys, owners, alternatives, field = _followed(kind, fault["loc"])
-    value, key, entry = fault["input"], ".".join(keys), _entry(fault["loc"], table)
-    tables = () if field is None else sections_in(field.annotation)
+    place, value = _place_of(kind, fault["loc"], table), fault["input"]
     match fault["type"]:
         case "extra_forbidden":
-            kinds = by_kind(alternatives)
-            homes = [word for word, other in kinds.items() if keys[-1] in other.model_fields]
-            if homes and len(kinds) > 1:
-                # The table's kind stands before its key.
-                present = str(fault["loc"][-2])
-                return [
-                    f"{key} belongs to {', '.join(homes)}; {_other_kind('.'.join(keys[:-1]), present, homes)}"
-                ]
-            return unknown_phrases(key, value, _known(kind, keys, owners) if advised else (), advised=advised)
+            return _of_unknown_key(fault, place, kind, advised)
         case "union_tag_invalid" | "union_tag_not_found":
-            tag = value if isinstance(value, Mapping) else {}
-            name = key if tag.keys() == {"kind"} and not entry else f"{key}.kind{entry}"
-            return [unknown_kind_phrase(name, tag.get("kind"), list(by_kind(tables)))]
-        case "literal_error" if keys[-1] == "kind" and field is not None:
-            # A word may have stood in place of the table.
-            is_word = issubclass(owners[0], Choice) or owners[0].bare == "kind"
-            name = key.removesuffix(".kind") if is_word and not entry else f"{key}{entry}"
-            return [unknown_kind_phrase(name, value, get_args(field.annotation))]
+            return [_of_unknown_tag(value, place)]
+        case "literal_error" if place.keys[-1] == "kind" and place.field is not None:
+            return [_of_wrong_kind(value, place, get_args(place.field.annotation))]
         case "missing":
-            return [f"{key}{entry} must be given, got none"]
-        case "tuple_type" if isinstance(value, Mapping) and tables:
-            return [single_table_phrase(key)]
+            return [f"{place.key}{place.entry} must be given, got none"]
+        case "tuple_type" if isinstance(value, Mapping) and place.tables:
+            return [single_table_phrase(place.key)]
         case "value_error":
-            error = fault["ctx"]["error"]
-            if isinstance(error, PlacedError):
-                return error.phrases(key, entry)
-            if not isinstance(error, MisfitError):
-                return [str(error)]
-            fault = {**fault, "msg": error, "ctx": {}}
-    default = (
-        None if field is None or field.is_required() or isinstance(field.default, Section) else field.default
-    )
-    return [misfit_phrase(f"{key}{entry}", fault, default)]
+            return _of_check(fault, place)
+    return [_of_misfit(fault, place)]
 
 
-def _followed(
-    kind: type[Section], loc: Sequence[str | int]
-) -> tuple[list[str], tuple[type[Section], ...], tuple[type[Section], ...], FieldInfo | None]:
+@dataclass(frozen=True)
+class _Place:
+    """Where pydantic found a fault.
+
+    Attributes:
+        keys: Keys that lead to it.
+        owners: Tables that may hold the last key.
+        alternatives: The same, with tables of every kind in its place.
+        field: Declaration of the last key; None for an unknown one.
+        entry: The table of a list that holds it, or "".
+    """
+
+    keys: list[str]
+    owners: Tables
+    alternatives: Tables
+    field: FieldInfo | None
+    entry: str
+
+    @property
+    def key(self) -> str:
+        """The dotted key."""
+        return ".".join(self.keys)
+
+    @property
+    def tables(self) -> Tables:
+        """The tables that the last key may hold."""
+        return () if self.field is None else sections_in(self.field.annotation)
+
+
+def _place_of(kind: type[Section], loc: Sequence[str | int], table: Any) -> _Place:
     """Follow a location of pydantic's, in which the kind of a table stands after its key, and a position
     after a list.
-
-    Returns:
-        The keys, the table of the last one, the tables of any kind in its place, and the declaration of the
-        last one.
     """
     keys: list[str] = []
     tables = any_kind = Tables((kind,))
@@ -206,6 +211,7 @@ def _followed(
     for key in loc:
         if isinstance(key, int):
             continue
+        # pydantic names the kind as a step of its own, which no file has.
         if len(tables) > 1 and key in (kinds := by_kind(tables)):
             tables = (kinds[key],)
             continue
@@ -213,7 +219,56 @@ def _followed(
         owners, alternatives = tables, any_kind
         field = next((owner.model_fields[key] for owner in owners if key in owner.model_fields), None)
         tables = any_kind = Tables() if field is None else sections_in(field.annotation)
-    return keys, owners, alternatives, field
+    return _Place(keys, owners, alternatives, field, _entry(loc, table))
+
+
+def _of_unknown_key(fault: Any, place: _Place, kind: type[Section], advised: int) -> list[str]:
+    """A key that the table lacks, which tables of other kinds may have."""
+    kinds = by_kind(place.alternatives)
+    homes = [word for word, other in kinds.items() if place.keys[-1] in other.model_fields]
+    if homes and len(kinds) > 1:
+        # The table's kind stands before its key.
+        advice = _other_kind(".".join(place.keys[:-1]), str(fault["loc"][-2]), homes)
+        return [f"{place.key} belongs to {', '.join(homes)}; {advice}"]
+    known = _known(kind, place.keys, place.owners) if advised else ()
+    return unknown_phrases(place.key, fault["input"], known, advised=advised)
+
+
+def _of_unknown_tag(value: Any, place: _Place) -> str:
+    """A table of a list without a valid kind."""
+    tag = value if isinstance(value, Mapping) else {}
+    # A table with a kind alone may have been written as a word.
+    is_word = tag.keys() == {"kind"} and not place.entry
+    name = place.key if is_word else f"{place.key}.kind{place.entry}"
+    return unknown_kind_phrase(name, tag.get("kind"), list(by_kind(place.tables)))
+
+
+def _of_wrong_kind(value: Any, place: _Place, kinds: Sequence[str]) -> str:
+    """A kind that is none of the table's."""
+    # A word may have stood in place of the table.
+    is_word = issubclass(place.owners[0], Choice) or place.owners[0].bare == "kind"
+    table = place.key.removesuffix(".kind")
+    name = table if is_word and not place.entry else f"{place.key}{place.entry}"
+    return unknown_kind_phrase(name, value, kinds)
+
+
+def _of_check(fault: Any, place: _Place) -> list[str]:
+    """A fault that a check of adiabat found: of settings together, of one value, or of anything else."""
+    error = fault["ctx"]["error"]
+    if isinstance(error, PlacedError):
+        return error.phrases(place.key, place.entry)
+    if isinstance(error, MisfitError):
+        return [_of_misfit({**fault, "msg": error, "ctx": {}}, place)]
+    return [str(error)]
+
+
+def _of_misfit(fault: Any, place: _Place) -> str:
+    """A value that is not what its setting takes, with the default of the setting."""
+    field, default = place.field, None
+    # The default of a table would fill many lines.
+    if field is not None and not field.is_required() and not isinstance(field.default, Section):
+        default = field.default
+    return misfit_phrase(f"{place.key}{place.entry}", fault, default)
 
 
 def _other_kind(table: str, present: str, homes: Sequence[str]) -> str:
@@ -228,6 +283,7 @@ def _known(kind: type[Section], keys: Sequence[str], owners: Sequence[type[Secti
     """
     known = [*keys_of(kind)]
     for name, entries in _lists_of_tables(kind):
+        # Inside a list, only the keys of the entry's kind; elsewhere, those of every kind.
         inside = ".".join(keys).startswith(f"{name}.") and owners[0] in entries
         for entry in owners if inside else entries:
             known += keys_of(entry, f"{name}.")
@@ -238,14 +294,9 @@ def _entry(path: Sequence[str | int], table: Any) -> str:
     """The table of a list on a path: its number from 1, with its path or name; "" without a list."""
     for key in path:
         if isinstance(key, int) and isinstance(table, list | tuple) and isinstance(table[key], Mapping):
-            label = next(
-                (
-                    f" ({' '.join(str(table[key][name]).splitlines())})"
-                    for name in ("path", "name")
-                    if table[key].get(name)
-                ),
-                "",
-            )
+            title = table[key].get("path") or table[key].get("name")
+            # A name in the file may have several lines; a message has one.
+            label = f" ({' '.join(str(title).splitlines())})" if title else ""
             return f" of number {key + 1}{label}"
         table = table.get(key) if isinstance(table, Mapping) else None
     return ""
@@ -278,6 +329,7 @@ def _read_text(path: Path) -> str:
             raise ConfigError(
                 f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8"
             )
+        # Editors of Windows put a mark before the text.
         return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(
@@ -295,6 +347,7 @@ def _backslash_advice(fault: tomllib.TOMLDecodeError, text: str) -> str:
     """Advice for a line with a backslash, as in a path of Windows or a regular expression; "" for another
     fault.
     """
+    # Python's reader names the line, and not what is wrong with a backslash.
     found = re.search(r"at line (\d+)", str(fault))
     if found is None or "\\" not in text.split("\n")[int(found[1]) - 1]:
         return ""
@@ -318,6 +371,7 @@ def _toml_value(text: str) -> Any:
                 f"{option('set')} must be a value in TOML, got {quoted}: {fault}; {advice}"
             ) from fault
         return text.lstrip()
+    # A text with line ends may have been read as further keys: then it is a text.
     return table["value"] if len(table) == 1 else text.lstrip()
 
 
@@ -334,10 +388,12 @@ def with_values(
     """
 
     def position(keyed: tuple[str, Any]) -> tuple[int, bool]:
+        # Fewer names first: a table comes before the keys in it, and its kind counts as the table.
         names = keyed[0].split(".")
         return (len(names) - 1, True) if names[-1] == "kind" else (len(names), False)
 
     table, values = dict(table), list(values)
+    # A table that one value switches off and another one fills is a contradiction.
     off = [name for name, value in values if value is False]
     for key in dict(values):
         if above := [name for name in off if key.startswith(f"{name}.")]:
@@ -350,6 +406,7 @@ def with_values(
 def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every value with its dotted key; a table with `low` or `high` is a range of values."""
     for name, value in table.items():
+        # An empty table inside another one counts as a value, since it switches that table on.
         if isinstance(value, Mapping) and (value or not prefix) and not {"low", "high"} & value.keys():
             yield from leaves(value, f"{prefix}{name}.")
         else:
@@ -364,4 +421,5 @@ def inline(value: Any) -> str:
         return "{" + ", ".join(f"{key} = {inline(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(inline, value)) + "]"
+    # The writer takes tables alone, so the value is put into one and taken out again.
     return tomli_w.dumps({"value": value}).strip().removeprefix("value = ")

@@ -78,9 +78,14 @@ def no_text(wanted: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+# --- Tables ---
+
+
 class Section(BaseModel):
     """A table of settings: unknown keys are refused, values are not converted, and settings are immutable."""
 
+    # Strict: TOML has types, so a text is never read as a number. Frozen: runs share their settings.
+    # No infinities: JSON, which results are written in, has none.
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
@@ -92,11 +97,9 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _long_forms(cls, table: Any) -> Any:
-        return (
-            {name: cls.long_form(name, value) for name, value in table.items()}
-            if isinstance(table, Mapping)
-            else table
-        )
+        if not isinstance(table, Mapping):
+            return table
+        return {name: cls.long_form(name, value) for name, value in table.items()}
 
     @classmethod
     def long_form(cls, name: str, value: Any, *, fill: bool = True) -> Any:
@@ -115,11 +118,10 @@ class Section(BaseModel):
             return {kinds[0].bare: value} if kinds[0].bare and not isinstance(value, Mapping) else value
         if isinstance(value, str):
             value = {"kind": value}
-        usual = (
-            default
-            if isinstance(default, Choice)
-            else kinds[0].model_validate({"kind": next(iter(by_kind(kinds)))})
-        )
+        # Of an optional choice the first kind is the usual one.
+        usual = default
+        if not isinstance(usual, Choice):
+            usual = kinds[0].model_validate({"kind": next(iter(by_kind(kinds)))})
         if not isinstance(value, Mapping):
             return {"kind": usual.kind, usual.bare: value} if usual.bare else value
         # A table of the default's kind keeps what that default sets, such as the temperature of scaling
@@ -131,16 +133,15 @@ class Section(BaseModel):
         """The settings of a result: None is left out, and a table that is on by default and was switched off
         is false.
         """
-        fields = type(self).model_fields
-        off = [
-            name
-            for name in fields
-            if self.is_optional(name) and fields[name].default is not None and getattr(self, name) is None
-        ]
-        return self.model_dump(mode="json", exclude_none=True) | dict.fromkeys(off, False)
+        recorded = self.model_dump(mode="json", exclude_none=True)
+        for name, field in type(self).model_fields.items():
+            if self.is_optional(name) and field.default is not None and getattr(self, name) is None:
+                recorded[name] = False
+        return recorded
 
     def overlay(self) -> dict[str, Any]:
         """The settings that differ from what would be filled in, as tables to lay over others."""
+        # What was not stated may have another default in the table below.
         return self.model_dump(exclude_unset=True)
 
     @classmethod
@@ -148,6 +149,7 @@ class Section(BaseModel):
     def tables_at(cls, name: str) -> tuple[type["Section"], ...]:
         """The tables that a setting accepts; empty for a value or a list."""
         field = cls.model_fields.get(name)
+        # A list of tables has no short form, and settings are not laid over its entries.
         return () if field is None or get_origin(field.annotation) is tuple else sections_in(field.annotation)
 
     @classmethod
@@ -166,6 +168,7 @@ class Section(BaseModel):
         unmet: dict[str, list[tuple[Need, Any]]] = {}
         for need in self.every_need():
             value = value_at(self, need.other)
+            # A need of a choice is one of its kind.
             value = value.kind if isinstance(value, Choice) else value
             if not need.is_met_by(value):
                 unmet.setdefault(need.name, []).append((need, value))
@@ -231,6 +234,7 @@ def by_kind(tables: Sequence[type[Section]]) -> dict[str, type[Section]]:
 def value_at(settings: Section, key: str) -> Any:
     """A setting by its dotted key; None if its table is absent or of a kind without it."""
     setting: Any = settings
+    # A table that is off ends the way: its settings count as None.
     for name in key.split("."):
         setting = getattr(setting, name, None)
     return setting
@@ -254,30 +258,25 @@ def overlaid(
         tables = kind.tables_at(name) if kind else ()
         lower, upper = table.get(name), value
         if kind and tables:
+            # Both in full, so that a word and a table of the same kind can be laid over each other.
             lower, upper = kind.long_form(name, lower), kind.long_form(name, value, fill=False)
         if isinstance(lower, Section):
             lower = lower.model_dump(exclude_unset=True)
-        if (
-            tables
-            and isinstance(upper, Mapping)
-            and "kind" not in upper
-            and not isinstance(lower, Mapping | None)
-        ):
+        table[name] = upper
+        is_change = isinstance(upper, Mapping) and "kind" not in upper
+        if tables and is_change and not isinstance(lower, Mapping | None):
             # A value that is no table of this setting is left to be refused.
             table[name] = lower
         elif isinstance(lower, Mapping) and isinstance(upper, Mapping):
             choices = by_kind(tables) if tables and issubclass(tables[0], Choice) else {}
             lower_kind = lower.get("kind")
             if choices and upper.get("kind", lower_kind) != lower_kind:
-                table[name] = upper
-            else:
-                # A kind that is no word is left to be refused.
-                word = lower_kind if isinstance(lower_kind, str) else ""
-                table[name] = overlaid(
-                    choices.get(word) if choices else next(iter(tables), None), lower, upper
-                )
-        else:
-            table[name] = upper
+                # A table of another kind replaces the lower one whole.
+                continue
+            # A kind that is no word is left to be refused.
+            word = lower_kind if isinstance(lower_kind, str) else ""
+            inner = choices.get(word) if choices else next(iter(tables), None)
+            table[name] = overlaid(inner, lower, upper)
     return table
 
 
@@ -299,6 +298,8 @@ def switches(kind: type[Section], table: Mapping[str, Any]) -> dict[str, Any]:
             stated[name] = switches(tables[0], value)
     return stated
 
+
+# --- Ranges of values ---
 
 MOST_VALUES = 1_000
 """Maximum number of values in a range; each value is a run."""
@@ -333,6 +334,7 @@ class SpacedValues(Section):
     def values(self) -> tuple[float, ...]:
         """All of them, ascending."""
         first, last = (self.low, self.high) if self.is_linear else (math.log(self.low), math.log(self.high))
+        # As many digits as a person would write, so that names of runs stay short.
         points = (first + step / (self.count - 1) * (last - first) for step in range(self.count))
         return tuple(float(f"{point if self.is_linear else math.exp(point):.3g}") for point in points)
 
@@ -349,9 +351,12 @@ class RangeValues(SpacedValues):
         return self.scale == "linear"
 
 
+# --- Amounts with units ---
+
 BYTES = {
     unit: base**power
     for power, letter in enumerate("KMGT", 1)
+    # KB counts in thousands and KiB in 1,024, as the standards have it.
     for unit, base in ((f"{letter}B", 1000), (f"{letter}iB", 1024))
 }
 """Units of memory."""
@@ -364,12 +369,14 @@ def in_units(
     units: Mapping[str, int], kind: type[int] | type[float], wanted: str
 ) -> Callable[[object], object]:
     """Make a validator of a setting that may be text with a number and a unit."""
+    # A number without sign or exponent, then one of the units; blanks around both do not count.
     written = re.compile(rf"\s*([0-9]*\.?[0-9]+)\s*({'|'.join(units)})\s*")
 
     def check(setting: object) -> object:
         if not isinstance(setting, str):
             return setting
         match = written.fullmatch(setting)
+        # A text of another form is infinite here, and refused with those that are too large.
         amount = float(match[1]) * units[match[2]] if match else math.inf
         if not math.isfinite(amount):
             raise MisfitError(wanted)
