@@ -166,6 +166,7 @@ class _Queries:
 def _queries(sets: Sequence[tuple[str, str]], target: DataSection) -> list[_Queries]:
     """The target with its columns and split; retention sets are read as in an evaluation."""
     retained = DataSection(missing=target.missing, ids=target.ids)
+    # The columns and the split of the settings are those of the target.
     first, *others = sets
     return [
         _Queries(*first, target, USUAL_SPLIT),

@@ -61,6 +61,7 @@ def wrong_type(argument: str, allowed: str, value: object) -> TypeError:
 
 def path_of(value: object, argument: str, *, allowed: str = "a path, or a result of adiabat") -> str:
     """The path of an argument: itself, or where the object lies."""
+    # A path of bytes is none: records and messages hold text.
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str):
         raise wrong_type(argument, allowed, value)
@@ -79,6 +80,7 @@ def retained_sets(retain: Sequence[Retained], listed: Sequence["RetainSection"])
     sets = [
         (each.store, with_columns(with_split(each.data, each.split), each.columns.given())) for each in listed
     ]
+    # Each set may name its columns, since its file may have others than the target.
     for store, data, *columns in retain:
         named: Mapping[str, str] = columns[0] if columns else {}
         if unknown := [name for name in named if name not in COLUMNS]:
@@ -155,10 +157,12 @@ def data_of(value: Data, argument: str) -> str:
     """
     if isinstance(value, str | os.PathLike):
         return path_of(value, argument)
+    # Written under a temporary name, as the digest is known only behind the last row.
     folder, digest = user_cache() / "rows", hashlib.sha256()
     with _caching(folder), TemporaryDirectory(dir=folder) as temporary:
         written = Path(temporary) / "rows"
         with new_file(written) as file:
+            # Row by row: a generator may yield more than memory holds.
             for row in _rows(value, argument):
                 line = f"{json.dumps(row)}\n".encode()
                 digest.update(line)
@@ -217,6 +221,7 @@ def is_frame(value: object) -> bool:
 
 def frame_rows(frame: Any) -> Iterable[Mapping[str, Any]]:
     """The rows of a DataFrame."""
+    # Each library has its own way to rows, and a lazy frame has none before it is collected.
     if is_pandas(frame):
         return frame.to_dict("records")  # type: ignore[no-any-return]
     return frame.lazy().collect().iter_rows(named=True)  # type: ignore[no-any-return]
@@ -233,6 +238,7 @@ def _rows(value: Any, argument: str) -> Iterator[Mapping[str, Any]]:
     elif isinstance(value, Mapping | bytes) or not isinstance(value, Iterable):
         raise wrong_type(argument, DATA_TYPES, value)
     for row in value:
+        # A text alone, of a corpus, is named by its hash: the same text has the same id in every call.
         if isinstance(row, str):
             yield {"_id": text_id(row), "text": row}
         elif isinstance(row, Mapping):
@@ -257,6 +263,7 @@ def _plain(value: Any, argument: str) -> Any:
         return [_plain(entry, argument) for entry in value]
     if isinstance(value, date | time | Decimal):
         return str(value)
+    # `m` and `M` are numpy's kinds of durations and dates.
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     # numpy would convert dates to integers of nanoseconds.
     plain = (
@@ -266,6 +273,7 @@ def _plain(value: Any, argument: str) -> Any:
         if hasattr(value, "tolist")
         else value
     )
+    # Nothing converted it, and a further round would not either.
     if type(plain) is type(value):
         raise wrong_type(
             f"a cell in a row of {argument}",
@@ -300,6 +308,7 @@ def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any
     if isinstance(settings, Mapping):
         table: dict[str, Any] = _setting(settings)
         return table
+    # Only what was stated: its defaults must not count as stated.
     if isinstance(settings, kind):
         return settings.overlay()
     allowed = f"{kind.__name__}, a path of a TOML file or a dict"
@@ -350,6 +359,7 @@ def _key(name: str, value: object, kind: type[Section], section: str, function: 
     """Dotted key of a keyword's value."""
     if name in kind.model_fields and (isinstance(value, Mapping) or not _is_section(kind, name)):
         return name
+    # A key of any depth, so that `seed=1` needs no name of its section.
     keys = [key for key in keys_of(kind) if key.rpartition(".")[2] == name]
     candidates = [key for key in keys if key.startswith(f"{section}.")] or keys
     depth = min((key.count(".") for key in candidates), default=0)
@@ -364,6 +374,7 @@ def _key(name: str, value: object, kind: type[Section], section: str, function: 
     if name in kind.model_fields:
         raise wrong_type(name, "a dict of settings", value)
     names = {*kind.model_fields, *(key.rpartition(".")[2] for key in keys_of(kind))}
+    # Sorted, so that equally near names are suggested in the same order every time.
     near = get_close_matches(name, sorted(names), n=1)
     advice = f"did you mean {near[0]}?" if near else f"see adiabat settings {function.replace('_', ' ')}"
     raise TypeError(f"{function}() has no argument or setting {name}; {advice}")
@@ -380,6 +391,7 @@ def _setting(value: Any) -> Any:
         return value
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    # Rows in place of a path, such as validation=frame, are written to a file as data are.
     if is_frame(value) or is_dataset(value):
         return data_of(value, "a setting")
     if isinstance(value, list | tuple):

@@ -48,6 +48,7 @@ def called(function: str, progress: Progress) -> Iterator[Call]:
     """A call while it runs."""
     typed = typed_command()
     command = typed or f"adiabat.{function}(...)"
+    # A verb that calls another one, such as the demo, passes its own watch on.
     if isinstance(progress, Watch):
         yield Call(command, progress)
         return
@@ -78,6 +79,7 @@ def shown_progress(console: Console = PEOPLE) -> Iterator[Watch]:
     """Show notes as lines and progress as a bar; without a terminal or ipywidgets, progress is a line every
     half minute.
     """
+    # A bar in a log file would be a line for every step.
     if not (console.is_interactive or (console.is_jupyter and find_spec("ipywidgets"))):
         yield Watch(note=lambda sentence: say(sentence, console), progress=Lines(console))
         return
@@ -105,6 +107,7 @@ class OneBar:
         """Show how far a stage is."""
         stage = stage_of(label)
         if self._task is None or stage != self._stage:
+            # The former bar goes: only one stage runs at a time.
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._stage, self._task = stage, self._bar.add_task("", total=total)
@@ -135,6 +138,7 @@ class Lines:
             self._stage, self._started, self._first = stage, now, done
         if now - self._last >= SECONDS_PER_LINE:
             self._last = now
+            # Steps of an earlier process, which a resumed run did not take, say nothing of its speed.
             advanced = done - self._first
             left = (
                 f", {duration((now - self._started) * (total - done) / advanced)} left"
@@ -151,5 +155,6 @@ def say(sentence: str, console: Console = PEOPLE) -> None:
 
 def one_line(sentence: str) -> str:
     """Text without line ends and control characters, which could move the cursor or reorder words."""
+    # Both ends are kept where a line is too long: its beginning names the place.
     flat = " ".join(printable(sentence).split())
     return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - TAIL]}{ELLIPSIS}{flat[-TAIL:]}"

@@ -89,6 +89,7 @@ def embed(
         )
     deletion = _deletion_of(delete, missing, chosen, update=update)
     into: Into = "append" if append else "update" if update else "new"
+    # Rows in memory are written only after everything that can be judged without them.
     folder, source = _folder_of(out, into, exist_ok), data_of(corpus, "corpus")
     asked = Asked.of(
         "embed", folder, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, corpus=source
@@ -145,6 +146,7 @@ def delete(
         [-1, 0]
     """
     chosen = settings_of(EmbedSettings, settings, {}, section="data", function="delete")
+    # A deletion reads no texts and encodes nothing, so other settings would have no effect.
     if chosen.model_dump() != EmbedSettings(data=EmbedDataSection(ids=chosen.data.ids)).model_dump():
         raise ConfigError("settings of a deletion must be data.ids alone, got others too; leave them out")
     folder, deletion = place_of(store, "store"), _deletion(ids, missing, chosen)
@@ -288,6 +290,7 @@ def import_vectors(
     into: Into = "update" if update else "new"
     deletion = _deletion_of(delete, missing, chosen, update=update)
     target, ids_column = _folder_of(out, into, exist_ok), some_of(named, "doc_id")
+    # Without texts and a model there is nothing to compare the vectors with.
     if (texts is None and "text" not in named) or model is None:
         refuse_idle(
             chosen.store,

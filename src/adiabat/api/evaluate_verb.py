@@ -139,6 +139,7 @@ def evaluate(
     if folder:
         require_own(folder)
         refuse_foreign_scores(folder)
+    # The split is that of the target; a retention set names its own behind its path.
     splits = [split or chosen.data.split, *[None] * (len(sets) - 1)]
     require_sets(sets, splits, chosen.data.columns.given())
     require_reachable(*models)
@@ -196,6 +197,7 @@ def _measured(
     from adiabat.evaluation.evaluate import evaluate_datasets
     from adiabat.models.model_names import load, run_difference, trained_by
 
+    # All at once: a model that cannot be loaded ends the call before the first is measured.
     loaded = [load(entry, settings=settings.encoder, device=settings.run.device) for entry in models]
     end = len(models) - 1 if has_baseline else len(models)
     differences = [run_difference(name_of(models[0]), name_of(run)) for run in models[1:end]]
@@ -218,6 +220,7 @@ def _measured(
 
 
 def _require_comparison(fail_on: FailOn, baseline: Model | None) -> None:
+    # Python does not check the words of a Literal.
     if fail_on not in get_args(FailOn):
         raise ConfigError(f"{option('fail_on')} must be worse or undecided, got {shown(fail_on)}")
     if baseline is None:
@@ -235,6 +238,7 @@ def _checked_models(model: Model, runs: Sequence[Model], baseline: Model | None)
     ):
         require_model(entry, argument)
     names = [name_of(entry) for entry in (model, *runs) if isinstance(entry, str | os.PathLike)]
+    # Two names may lead to one folder.
     places = list(map(os.path.realpath, names))
     if repeated := [name for number, name in enumerate(names) if places[number] in places[:number]]:
         raise ConfigError(f"{option('runs')} must name each run once, got {repeated[0]} twice; leave one out")
@@ -264,6 +268,7 @@ def _read(
     """
     from adiabat.evaluation.evaluate import read_dataset
 
+    # Each once, also where several sets lie in one store.
     stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
     options: dict[str, Any] = {"settings": settings, "baseline_stores": baseline_stores}
     datasets = [
@@ -322,6 +327,7 @@ def repeated_contents(
     for number, (name, (store, examples)) in enumerate(zip(names, sets, strict=True)):
         content = _content_of(store, examples)
         for other, rows in known:
+            # More than half of the smaller set: a part of the target under another name is found too.
             if 2 * (shared := len(content & rows)) > min(len(content), len(rows)):
                 yield Repeated(number, other, f"{shared:,} of the {counted(len(content), 'row')} of {name}")
         known.append((name, content))

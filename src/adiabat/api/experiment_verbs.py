@@ -89,6 +89,7 @@ def sweep(
         >>> [run.status for run in result.runs]
         ['done', 'done']
     """
+    # A file is read once: its verb decides the class that checks it.
     if not isinstance(settings, SweepSettings):
         settings = settings_table(settings, SweepSettings)
     verb = _verb(settings, options)
@@ -313,6 +314,7 @@ def safe_rate(
     from adiabat.experiments.rate_search import safe_rate as find_safe_rate
 
     with called("safe_rate", progress) as call:
+        # Said rather than refused, since a file of tune has both.
         for note in replaced_notes(settings):
             call.watch.note(note)
         context = context_of(model, store, source, chosen)

@@ -44,6 +44,7 @@ def imported(
     """What is imported, as files; rows in memory are written to new ones."""
     if ids is None and is_pandas(vectors) and not _has_vectors(vectors, columns):
         ids = vectors.index
+    # A file of ids is read later, by the reader of stores.
     is_file = isinstance(ids, str | os.PathLike)
     names = ids if ids is None or is_file else [str(name) for name in ids]
     listed, texts = _listed(texts)
@@ -69,6 +70,7 @@ def _listed(texts: Any) -> tuple[list[str] | None, Any]:
     is_whole = isinstance(texts, str | os.PathLike | Mapping | bytes) or is_frame(texts) or is_dataset(texts)
     if is_whole or not isinstance(texts, Iterable):
         return None, texts
+    # Looked at through its first entry: an iterator can be read once.
     rest = iter(texts)
     first = list(islice(rest, 1))
     if not first or not isinstance(first[0], str):
@@ -117,6 +119,7 @@ def _vector_file(vectors: Any, folder: Path, columns: Mapping[str, str]) -> str:
     """The file of vectors; vectors in memory are written to one."""
     if isinstance(vectors, str | os.PathLike):
         return path_of(vectors, "vectors")
+    # A lazy frame is computed here, once.
     vectors = vectors.lazy().collect() if is_polars(vectors) else vectors
     if is_dataset(vectors) or (is_frame(vectors) and _has_vectors(vectors, columns)):
         table = str(folder / "vectors.parquet")

@@ -114,20 +114,24 @@ class Asked:
 
         An explicit `resume` decides itself which changes it takes; None is that of a verb without it.
         """
+        # Without the argument the verb itself decides what is to be done with an output.
         if self.exist_ok is None or self.out is None or not _holds_something(self.out):
             return False
         if not self.exist_ok:
             raise JobError(
                 f"{option('out')} must be new or empty with exist_ok=False, {self.out} is not; choose another"
             )
+        # None for an output of an unfinished call, or one that was changed since.
         before = self._before()
         if before is None:
+            # Other verbs refuse such an output, or go on with it, by rules of their own.
             if self.replaces and self.proof.exists():
                 raise JobError(
                     f"{option('out', self.out)} holds a result whose call is not recorded; "
                     "choose another directory, or remove it"
                 )
             return False
+        # A resumed run may have changes that it takes, such as more epochs; the verb compares them.
         differing = list(self._differences(before))
         if differing and not resume:
             told = several(differing, of="differences")
@@ -164,6 +168,7 @@ class Asked:
         """Arguments and settings with the digests of what they name, taken before the work."""
         arguments: dict[str, Any] = {}
         for name, value in self.arguments.items():
+            # Settings as an argument, such as a suite, name files of their own.
             if isinstance(value, Section):
                 arguments |= {f"{name}.{key}": content for key, content in _with_contents(value).items()}
             else:
@@ -190,6 +195,7 @@ class Asked:
         return record if is_ours else None
 
     def _differences(self, before: Mapping[str, Any]) -> Iterator[str]:
+        # Arguments of two verbs cannot be compared.
         if before["verb"] != self.verb:
             yield f"it is of {before['verb']}, not {self.verb}"
             return
@@ -237,6 +243,7 @@ def _named(value: Any) -> Any:
     """
     if isinstance(value, list | tuple):
         return [_named(entry) for entry in value]
+    # A loaded model has no path; the fingerprints of its towers cover weights, tokenizer and prompts.
     if hasattr(value, "fingerprints"):
         sides = [each.to_json() for each in value.fingerprints()]
         return {
@@ -278,6 +285,7 @@ def _is_same(before: Any, now: Any) -> bool:
     if isinstance(before, list) and isinstance(now, list):
         return len(before) == len(now) and all(map(_is_same, before, now))
     if isinstance(before, Mapping) and isinstance(now, Mapping) and "content" in before and "content" in now:
+        # A file that was moved is the same; a name without a file is compared as a name.
         if before["content"] is not None or now["content"] is not None:
             return bool(before["content"] == now["content"])
         return bool(before["name"] == now["name"])

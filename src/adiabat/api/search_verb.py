@@ -133,6 +133,7 @@ def search(
     # A model that is named twice is shown once; two models in memory may share a name.
     distinct = {str(entry) if isinstance(entry, str | Path) else id(entry): entry for entry in models}
     for entry in distinct.values():
+        # In the order of the call; the first model's hits are those of the sequence.
         hits[_free_name(name_of(entry), hits)] = _hits(opened, query, entry, k, chosen)
     opened.require_unchanged()
     return SearchResult(query, hits)
@@ -151,6 +152,7 @@ def _hits(store: Store, query: str, model: Model, k: int, settings: SearchSettin
 
     towers = load(model, settings=settings.encoder, device=settings.run.device)
     store.require_encoder(towers.fingerprint("document"), who=towers.name)
+    # In full precision, since one text costs little.
     vectors = towers.encode([query], side="query", precision="fp32")
     hits = search(store, vectors, k, similarity=towers.ranks_by, device=towers.query.device)
     return hits_of(store, hits, 0, np.empty(0, dtype=np.int64), similarity=towers.ranks_by)

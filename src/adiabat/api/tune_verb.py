@@ -81,6 +81,7 @@ def tune(
         >>> job.training.steps
         2
     """
+    # Before anything else: a time limit covers the checks too.
     began = call_began()
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune").with_usual_recipe()
     require_model(model, "model")

@@ -82,6 +82,7 @@ def upgrade(
     """
     from adiabat.upgrading.upgrade import find
 
+    # A path or a result of adiabat is one; anything else is a list of them.
     listed = [paths] if isinstance(paths, str) or hasattr(paths, "__fspath__") else list(paths)
     converted: dict[Path, str] = {}
     backups: list[Path] = []
@@ -96,11 +97,13 @@ def upgrade(
                         backups += step.run(call.watch)
                     converted[step.path] = step.what
                 except AdiabatError as fault:
+                    # The other files are converted all the same.
                     faults.append(str(fault))
         if not backup:
             remove(*backups)
             backups = []
         done = Upgraded(converted, dry_run, tuple(backups))
+        # What could be converted is told before the error, which names only the rest.
         if faults:
             if converted:
                 call.watch.note(done.summary())

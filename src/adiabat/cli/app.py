@@ -52,6 +52,7 @@ class _Verb(TyperCommand):
     """A verb; an empty path would be taken for the working directory."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # Parsed here for this check alone: typer would turn an empty text into the path `.`.
         given, *_ = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in self.params:
             value = given.get(parameter.name)
@@ -92,6 +93,7 @@ SURROUNDINGS = {
 }
 """System errors that the user can fix: a missing permission, an impossible path, a broken disk."""
 
+# Advice after Ctrl-C: what was saved, and how to go on from it.
 _CONTINUES = "run the same command again: parts that were finished are kept, if any were"
 _RESUMES = "run the same command with --resume: it goes on from what was saved, if anything was"
 _STARTS_AGAIN = "nothing was saved; run the same command again to start over"
@@ -119,6 +121,7 @@ LOWER_MEMORY = {
 
 
 def _version(requested: bool) -> bool:
+    """Print the version and end, before a verb is asked for."""
     if requested:
         print(__version__)
         raise typer.Exit
@@ -134,6 +137,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
+    # Its callback has done what it asks for.
     del version
     if debug:
         os.environ["ADIABAT_DEBUG"] = "1"
@@ -155,11 +159,13 @@ def app_of(verb: str) -> typer.Typer:
         epilog="MODEL is a hub name, a directory, a finished job, or `demo` (the embedded model).",
     )
     app.callback()(_root)
+    # A word that is no verb loads all of them, so that typer can suggest a similar one.
     known = any(verb in verbs for verbs in PANELS.values())
     for panel, verbs in PANELS.items():
         for name in (name for name in verbs if name == verb or not known):
             function = getattr(import_module(f"adiabat.cli.{verbs[name]}"), name.replace("-", "_"))
             if isinstance(function, typer.Typer):
+                # The verbs of a group, such as `distill fit`, check their words as the others do.
                 for command in function.registered_commands:
                     command.cls = _Verb
                 app.add_typer(function, name=name, rich_help_panel=panel)
@@ -179,6 +185,7 @@ def main(began: float | None = None) -> None:
     settle_streams()
     settle_terminal()
     _settle_collector()
+    # Two options of all verbs may stand before the verb.
     words = sys.argv[1:]
     verb = next((word for word in words if word not in ("--debug", "--verify")), "")
     try:
@@ -188,7 +195,10 @@ def main(began: float | None = None) -> None:
             typed(shlex.join(["adiabat", *words]), began=_process_start() if began is None else began),
         ):
             code = app_of(verb)(
-                args=fold_retain(words) or ["--help"], prog_name="adiabat", standalone_mode=False
+                # Without words, the help: a bare command is no error.
+                args=fold_retain(words) or ["--help"],
+                prog_name="adiabat",
+                standalone_mode=False,
             )
         # typer turns Ctrl-C into this code.
         if code == 130:
@@ -196,6 +206,7 @@ def main(began: float | None = None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         code = 1
+    # Raised by a verb or by typer with its own code, after its own words.
     except SystemExit:
         raise
     # A panic of a Rust library is no `Exception`.
@@ -243,7 +254,9 @@ def _with_kind(verb: str, words: list[str]) -> str:
     """The verb, with what tells its kinds apart: `--suite` of evaluate, or the second word of distill."""
     if verb == "evaluate":
         return "evaluate --suite" if any(word.partition("=")[0] == "--suite" for word in words) else verb
-    return " ".join([verb, *words[words.index(verb) + 1 :][:1]]) if verb == "distill" else verb
+    if verb == "distill":
+        return " ".join([verb, *words[words.index(verb) + 1 :][:1]])
+    return verb
 
 
 def _ending(fault: BaseException, verb: str) -> tuple[int, str]:
@@ -252,12 +265,14 @@ def _ending(fault: BaseException, verb: str) -> tuple[int, str]:
         return 130 if isinstance(fault, InterruptionError) else 2, str(fault)
     if isinstance(fault, KeyboardInterrupt):
         return 130, f"interrupted; {AFTER_CTRL_C.get(verb, _STARTS_AGAIN)}"
+    # A library may wrap a shortage in an error of any class, so it is looked for first.
     if shortage := shortage_of(fault):
         return shortage.resource.exit_code, _shortage_told(shortage, verb)
     if isinstance(fault, UsageError):
         context = getattr(fault, "ctx", None)
         message = fault.format_message().rstrip(".") or "a command is missing"  # type: ignore[attr-defined]
         return 2, f"{message}; see {context.command_path if context else 'adiabat'} --help"
+    # What remains is a defect, unless it is about a path that the user can mend.
     error = disk_error_of(fault)
     if error is not None and error.errno in SURROUNDINGS:
         name = "a file" if error.filename is None else error.filename

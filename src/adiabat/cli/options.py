@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""No settings; it cannot be changed, so it may be a default."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Option:
     def parameter(self) -> Parameter:
         """The parameter of the function that typer sees."""
         annotation = Annotated[self.kind, self.shown]  # type: ignore[name-defined]
+        # Keywords may come in any order: a required option may follow one that may be left out.
         return Parameter(self.name, Parameter.KEYWORD_ONLY, default=self.default, annotation=annotation)
 
 
@@ -96,6 +98,8 @@ def _name_of(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
 
 
+# --- Options that several verbs have ---
+
 CONFIG = option("--config", "FILE", "TOML file of settings.", Path)
 SET = option(
     "--set",
@@ -118,13 +122,14 @@ EXIST_OK = switch(
 )
 AS_JSON = switch("--json", "Print the result as JSON on stdout.")
 USUAL = (CONFIG, SET, SEED, DEVICE, EXIST_OK, AS_JSON)
-"""The last options of most verbs."""
+"""The last options of most verbs, in the order of ``--help``."""
 
 TUNING_INPUTS = (
     argument("MODEL", "Model to start from: its query tower is tuned, its document tower made the store."),
     argument("STORE", "Document vectors of this model.", Path),
     argument("DATA", "Queries with positives and, optionally, negatives."),
 )
+"""Arguments of the verbs that tune, or that say before whether tuning is worth it."""
 
 
 class Given:
@@ -154,6 +159,7 @@ class Given:
         numbers: dict[str, str | None] = {}
         for each in self._options:
             if each.key:
+                # A number is left as it was typed, so that the reader tells one that is wrong.
                 (numbers if each.is_number else texts)[each.key] = self._values[each.name]
         return [*(self._values["set"] or ()), *short_for({**texts, **further}, numbers)]
 
@@ -267,12 +273,15 @@ def told_once() -> Iterator[None]:
 
 
 def _number(name: str) -> int:
+    """A number in the environment; 0 without one."""
+    # Launchers state a number; anything else is none of theirs.
     number = os.environ.get(name, "")
     return int(number) if number.isdigit() else 0
 
 
 def complain(sentence: str) -> None:
     """Print an error, unwrapped, so that it stays one line in a log."""
+    # Not through rich, which would wrap it at the width of the terminal.
     print(f"adiabat: {one_line(sentence)}", file=sys.stderr)
 
 
@@ -292,6 +301,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
+    """Show a warning as a note: of what Python passes, only the message is for the user."""
     say(f"warning: {message}")
 
 
@@ -305,6 +315,7 @@ def fold_retain(arguments: Sequence[str]) -> list[str]:
     remaining = list(arguments)
     while remaining:
         word = remaining.pop(0)
+        # What follows is an argument, whatever it looks like.
         if word == "--":
             return [*words, word, *remaining]
         if word == "--verify":
@@ -315,6 +326,7 @@ def fold_retain(arguments: Sequence[str]) -> list[str]:
             if len(pair) < 2 or any(not value or value.startswith("--") for value in pair):
                 words_given = shlex.join(pair) or "nothing"
                 raise ConfigError(f"--retain takes two words, STORE and DATA, got {words_given}; write both")
+            # No path and no name holds a NUL, so the two can be told apart again.
             word, remaining = "\0".join(pair), remaining[2:]
             words.append("--retain")
         words.append(word)

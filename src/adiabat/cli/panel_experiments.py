@@ -45,11 +45,13 @@ def sweep(given: Given) -> None:
 
     assignments = given.assignments()
     table = read_table(given.config, SweepSettings)
+    # The verb of the runs decides which settings a sweep has, so it is read first.
     settings = given.settings(sweep_kind(assigned(assignments, table)))
     import adiabat
 
     try:
         result = adiabat.sweep(settings, resume=given.resume, exist_ok=given.exist_ok)
+    # Every run of the grid is checked by itself; its faults come from the same file.
     except SettingsError as fault:
         raise in_file(fault, given.config, "--set" if assignments else "") from None
     show(result, given, result.page)
@@ -110,6 +112,7 @@ def plan(given: Given) -> None:
     from adiabat.report.scaling_page import run_toml
 
     result = adiabat.plan(settings=settings, exist_ok=given.exist_ok)
+    # Without a directory, the settings of the recommended run go to stdout, for a file.
     is_written = settings.plan.out is not None
     show(result, given, result.page if is_written else None)
     if not (given.json or is_written) and result.advice is not None and result.advice.settings:
@@ -149,6 +152,7 @@ def safe_rate(given: Given) -> None:
     _require_free(assigned(given.set or ()), given.probes)
     # A settings file of tune works too, whatever its rate and guard.
     usual = f"tune.learning_rate={TuneSection().learning_rate}"
+    # The user may override the first, and none of the last two.
     assignments = ["guard=true", *given.assignments(), 'rate_search.kind="safe"', usual]
     settings = read_settings(TuneSettings, given.config, assignments)
     import adiabat

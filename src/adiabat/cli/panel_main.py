@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from adiabat.results.evaluation_result import Result
 
 RETAIN = option("--retain", "STORE DATA", "A data set that must not get worse; repeatable.", list[str])
+"""typer has no repeatable option of two values: `fold_retain` joins them, and `_pairs` parts them."""
 
 
 def _optional_argument(metavar: str, text: str, kind: Any = str, *, name: str = "") -> Option:
@@ -105,6 +106,7 @@ def embed(given: Given) -> None:
     _require_together(given.words(), deletes_only=deletes_only)
     import adiabat
 
+    # Both ways to new vectors take the same arguments beside their sources.
     into: dict[str, Any] = {
         "update": given.update,
         "delete": given.delete,
@@ -112,6 +114,7 @@ def embed(given: Given) -> None:
         "exist_ok": given.exist_ok,
         "settings": settings,
     }
+    # `_require_together` has let one of these four through.
     if given.compact:
         store = adiabat.compact(given.out)
     elif deletes_only:
@@ -222,6 +225,7 @@ def tune(given: Given) -> None:
 
     settings = given.settings(TuneSettings)
     inputs = given.model, given.store, given.data, given.out
+    # An estimate is of no particular job: --out is optional, and only checked where it is given.
     if given.dry_run:
         if given.resume or given.exist_ok:
             extra = "--resume" if given.resume else "--exist-ok"
@@ -245,11 +249,14 @@ def tune(given: Given) -> None:
 
 
 def _say_tuned(result: "Result") -> None:
+    """Say in one line how long a job ran, why it stopped, and which weights it kept."""
     record = result.training
     assert record is not None
+    # A resumed job that was finished already, or a time limit that leaves no step.
     if not record.steps:
         say(f"nothing was trained: {record.stop_reason}")
         return
+    # Epoch 0 is the validation before the first step.
     first, best = record.validation_errors[0][1], dict(record.validation_errors)[record.best_epoch]
     keep = record.settings["tune"]["keep"]
     kept = "last" if keep == "last" else "best"
@@ -316,6 +323,7 @@ def evaluate(given: Given) -> None:
     from adiabat.config.shared import EvaluateSettings
 
     words = given.inputs or []
+    # One argument holds all words, since --suite takes any number of models.
     if len(words) != 3:
         words_given = " ".join(words) or "neither"
         raise ConfigError(
@@ -341,10 +349,12 @@ def evaluate(given: Given) -> None:
     show(result, given, given.out / "report.html")
     if given.fail_on is not None and (names := result.failing(given.fail_on)):
         complain(f"--fail-on {given.fail_on}: {', '.join(names)}")
+        # Scripts tell a model that got worse (3) from a command that failed (1 or 2).
         raise typer.Exit(3)
 
 
 NOT_OF_SUITES = ("--split", "--run", "--baseline-store", "--retain", "--fail-on", "--power", "--config")
+"""Options of `evaluate` that have no effect with --suite, whose file has settings for most of them."""
 
 
 def _evaluate_suite(given: Given) -> None:
@@ -355,6 +365,7 @@ def _evaluate_suite(given: Given) -> None:
         raise ConfigError(
             f"{', '.join(unused)} has no effect with --suite; leave it out, or leave out --suite"
         )
+    # A suite has no --config: its own file holds the settings.
     assignments = given.assignments({"suite.baseline": given.baseline})
     settings = read_settings(SuiteSettings, suite_file(given.suite), assignments)
     import adiabat

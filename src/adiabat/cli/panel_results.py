@@ -176,6 +176,7 @@ def settings(given: Given) -> None:
     """Print all settings of a verb as a TOML file for --config: keys, defaults, allowed values and
     meaning.
     """
+    # Verbs of two words, such as `distill fit`, come as two arguments.
     name = " ".join(given.verb)
     if name not in KINDS:
         raise ConfigError(f"VERB must be one of {', '.join(KINDS)}, got {name}; choose one")
@@ -200,6 +201,7 @@ def data(given: Given) -> None:
     import adiabat
     from adiabat.api.data_verbs import maker_of
 
+    # Each kind of data set has settings of its own.
     settings = given.settings(maker_of(given.kind)[0])
     summary = adiabat.make(given.kind, given.source, given.out, settings=settings, exist_ok=given.exist_ok)
     for sentence in summary.notes:

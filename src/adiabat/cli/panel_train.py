@@ -65,6 +65,7 @@ def train(given: Given) -> None:
 
         if given.dry_run and given.exist_ok:
             raise ConfigError("--exist-ok is about the job in --out, and --dry-run runs none; leave one out")
+        # With --exist-ok, the function first looks for the result of the same call.
         if not given.exist_ok:
             check_train(settings, resume=given.resume, dry_run=given.dry_run)
     import adiabat
@@ -147,6 +148,7 @@ def inspect(given: Given) -> None:
         # On stdout, so that it can be saved or paged.
         with writing_output():
             Console(highlight=False, **console_size()).print(inspection_panel(profile))
+    # The profile is printed first: it says where the faults are.
     if profile.faults:
         raise DataError(
             f"{given.data} has {counted(len(profile.faults), 'kind')} of fault, listed above; "
@@ -155,6 +157,8 @@ def inspect(given: Given) -> None:
 
 
 distill = typer.Typer(no_args_is_help=True, help="Train small or multilingual students of a teacher.")
+
+# --- Students ---
 
 TEACHER = argument("MODEL", "Teacher.", name="teacher")
 TOWER_TEXT = "Tower of the teacher to learn from, query or document; required if they differ."
@@ -258,6 +262,7 @@ def multilingual(given: Given) -> None:
     """
     from adiabat.config.distillation import MultilingualSettings
 
+    # One option with commas, since a repeatable one would read worse in examples.
     named = [name.strip() for name in (given.languages or "").split(",")]
     settings = given.settings(MultilingualSettings, {"data.languages": [name for name in named if name]})
     import adiabat

@@ -44,6 +44,8 @@ PRETRAINING_SHARE = 0.1
 TEMPERATURE, FINAL_FRACTION = 1 / 40, 0.1
 """Of the runs of scaling experiments (Ziarko et al. 2024, section 4.1)."""
 
+# --- Scaling experiments ---
+
 Counts = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 Part = Annotated[float, Field(gt=0, lt=1)]
 
@@ -155,9 +157,11 @@ class ScalingTrainSection(TrainSection):
         if not isinstance(stated, Mapping):
             return stated
         filled = {name: cls.long_form(name, value) for name, value in stated.items()}
+        # A default holds for one kind alone; these two hold for every kind that has the setting.
         schedule, loss = filled.get("schedule"), filled.get("loss")
         if isinstance(schedule, Mapping) and schedule.get("kind") in ENDING:
             filled["schedule"] = {"final_fraction": FINAL_FRACTION, **schedule}
+        # Losses with a temperature are those over a matrix of scores.
         softmaxes = [
             word for word, kind in by_kind(cls.tables_at("loss")).items() if issubclass(kind, InBatchLoss)
         ]
@@ -204,6 +208,7 @@ class ScalingSettings(TrainTables, TaskTables, _ScalingTables):
 
     def _taken(self, key: str, source: str) -> Iterator[tuple[str, str]]:
         table, name = key.split(".")
+        # A setting at its default counts as left out.
         section = getattr(self, table)
         if getattr(section, name) != type(section).model_fields[name].default:
             yield (
@@ -222,6 +227,9 @@ class ScalingSettings(TrainTables, TaskTables, _ScalingTables):
                 **self.train.model_dump(include=set(ScalingTrainSection.__annotations__)),
             },
         }
+
+
+# --- Plans ---
 
 
 class PlanSection(ReadingSection):

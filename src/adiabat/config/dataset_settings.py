@@ -21,6 +21,8 @@ from adiabat.config.shared import (
 )
 from adiabat.config.training_choices import JudgingSection
 
+# --- Data sets of the literature ---
+
 Documents = Literal["ids", "texts"]
 Repeats = Literal["positive", "negative", "drop"]
 
@@ -133,6 +135,7 @@ class ArxivSection(DocumentsSection):
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Subsets have different file names."""
+        # `math` and `math.` would write one file.
         names = self.narrow_names()
         if wrong := [
             prefix for prefix in self.narrow if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", prefix)
@@ -156,6 +159,8 @@ class ArxivSettings(Section):
     arxiv: ArxivSection = ArxivSection()
     run: SeedSection = SeedSection()
 
+
+# --- Hard negatives ---
 
 Margin = Annotated[float, Field(ge=0)]
 
@@ -234,6 +239,9 @@ class MineSettings(RankingTables, RunTables):
 
     needs = (Need("bm25", "mine.source", ("bm25", "fused")),)
     """Dense mining does not use BM25."""
+
+
+# --- Profiles ---
 
 
 class InspectSection(Section):

@@ -17,6 +17,9 @@ from adiabat.core.wording import option
 Width = Literal["auto", "pca", "projection", "none"]
 
 
+# --- Trained students ---
+
+
 class DistillSection(Section):
     """``[distill]``: teachers, student and output directory."""
 
@@ -105,6 +108,7 @@ class TeachSettings(BatchTables):
         here: dict[str, dict[str, Any]] = {
             name: getattr(self, name).model_dump(exclude_unset=True) for name in names
         }
+        # Defaults of a student that differ from those of training, and so must be stated there.
         here["train"] |= {"loss": self.train.loss.model_dump(), "keep": self.train.keep}
         for name, table in tables.items():
             here[name] = {**here.get(name, {}), **table}
@@ -139,6 +143,8 @@ class MultilingualSettings(TeachSettings):
     data: ParallelDataSection = ParallelDataSection()
     mixture: TranslationMixtureSection = TranslationMixtureSection()
 
+
+# --- Static models ---
 
 USUAL_DIMS = 256
 """Default width of model2vec (van Dongen and Tulkens)."""
@@ -203,6 +209,9 @@ class StaticSection(Section):
     """Scale text embeddings to unit length."""
     dtype: Literal["float32", "float16", "int8"] = "float16"
     """Number format of the token table on disk; ``int8`` stores a scale for each token."""
+
+
+# --- Ablations ---
 
 
 class AblateSection(TextsSection):

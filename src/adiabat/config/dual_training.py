@@ -68,6 +68,9 @@ class DigestsSection(Section):
     """Digest of the examples."""
 
 
+# --- Towers ---
+
+
 class TowersSection(Section):
     """``[towers]``: weight sharing between the towers, projection and frozen towers (Moiseev et al. 2023)."""
 
@@ -104,6 +107,9 @@ class TowersSection(Section):
     def vectors(self) -> str | None:
         """The store of document vectors."""
         return self.store if self.store is not None else self.targets
+
+
+# --- Training ---
 
 
 class TrainSection(Section):
@@ -180,6 +186,7 @@ class TrainSection(Section):
                 "warmup_steps",
                 f"must be at most train.steps = {self.steps}, got {self.warmup_steps}; lower it",
             )
+        # A query alone in its batch has its positive as the only document, and a loss of 0.
         if isinstance(self.loss, InBatchLoss) and self.batch_size == 1 and not self.loss.negatives_per_query:
             phrase = (
                 f"must be at least 2 for {self.loss.kind}, whose negatives are "
@@ -221,6 +228,9 @@ class MemorySection(Section):
 
 class TrainRunSection(StepsRunSection, CompiledRunSection):
     """``[run]``: device, precision, compilation, logs and checkpoints."""
+
+
+# --- Tables of the verbs ---
 
 
 class BatchTables(EncoderTables):
@@ -290,6 +300,7 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
     def _source_faults(self) -> Iterator[tuple[str, str]]:
         if self.job.data is not None and self.data.sources:
             yield "data.sources", "must be left out with job.data, which it replaces; drop one of them"
+        # Settings of a mixture that differ from their defaults were stated for a purpose.
         usual = MixtureSection()
         # A stream of one source ends, or begins anew.
         names = (
@@ -338,6 +349,7 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
                 "must be left out with data.stream: examples must hold their "
                 "texts; leave it out, or data.stream",
             )
+        # The shares of the other rules follow from sizes, which a stream shows at its end.
         if len(self.data.sources) > 1 and (rule := self.mixture.rule.kind) not in ("equal", "weights"):
             yield (
                 "mixture.rule",
@@ -368,5 +380,6 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
         """Whether documents are rows of a store and their texts are not needed; a guide other than the model
         itself needs them.
         """
+        # A guide of its own embeds texts; the trained model has the vectors already.
         guide = self.train.loss.guide
         return self.towers.vectors is not None and (guide is None or guide.model == "self")

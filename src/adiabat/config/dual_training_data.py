@@ -60,12 +60,14 @@ class TrainDataSection(TrainExamplesSection, HeldOutSection):
 
     def listed(self, source: str | None = None) -> tuple[SourceSection, ...]:
         """The sources of training data: only `source` if given, otherwise `sources`."""
+        # `job.data` is short for one source with the settings of `[data]`.
         sections = (SourceSection(path=source),) if source is not None else self.sources
         return tuple(
             section.model_copy(
                 update={
                     "split": section.split or self.split,
                     "corpus": section.corpus or self.corpus,
+                    # Columns are taken as a whole: those of `[data]` may not exist in this source.
                     "columns": section.columns if section.columns.given() else self.columns,
                 }
             )

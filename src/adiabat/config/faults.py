@@ -16,6 +16,9 @@ TABLE = "\0"
 character."""
 
 
+# --- Settings that do not fit together ---
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
     """A setting has an effect only with some values of another one; both names are dotted, from the table
@@ -33,6 +36,7 @@ class Need:
 
     def is_met_by(self, value: object) -> bool:
         """Whether this value of the other setting gives the setting an effect."""
+        # Without stated values, any that says something will do: no None, false, 0 or empty list.
         return value in self.values if self.values else bool(value)
 
     def cause(self, value: object) -> str:
@@ -81,6 +85,8 @@ class PlacedError(ValueError):
         return phrases
 
 
+# --- Phrases of wrong values and unknown keys ---
+
 ADVISED = 10
 """Maximum number of unknown keys with a suggestion; a message lists no more."""
 
@@ -118,9 +124,11 @@ def _leaves(key: str, value: object) -> Iterator[str]:
 
 def _unknown_phrase(key: str, known: Sequence[str]) -> str:
     section, _, name = key.rpartition(".")
+    # A known key without a dot is a table by itself.
     sections = {path.rpartition(".")[0] or path for path in known}
     everywhere = {path.rpartition(".")[2]: path for path in known}
     siblings = {path.rpartition(".")[2]: path for path in known if path.rpartition(".")[0] == section}
+    # Of two tables with the key, the first one is suggested.
     below = {
         path.rpartition(".")[2]: path
         for path in reversed(known)
@@ -140,6 +148,7 @@ def _unknown_phrase(key: str, known: Sequence[str]) -> str:
 
 def unknown_kind_phrase(key: str, value: object, kinds: Sequence[str]) -> str:
     """The phrase for a table without a valid `kind`."""
+    # difflib's own cutoff of 0.6: a word with more letters wrong is no slip of the keyboard.
     near = difflib.get_close_matches(str(value), kinds, n=1)
     advice = f"did you mean {near[0]}?" if near else "write one of them"
     return (
@@ -158,6 +167,7 @@ def _listing(name: str, siblings: Mapping[str, str]) -> str:
     """The keys of a table, or the most similar ones if there are many."""
     if len(siblings) <= MOST_KEYS:
         return f"the keys here are {', '.join(siblings.values())}"
+    # No cutoff: a list of the least different keys is shorter than one of all.
     nearest = difflib.get_close_matches(name, siblings, n=NEAREST_KEYS, cutoff=0.0)
     return (
         f"the nearest of the {len(siblings)} keys here are {', '.join(siblings[match] for match in nearest)}"

@@ -42,12 +42,14 @@ def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> I
     """The tables inside a table, with all their content and the values of `given`."""
     for name, field in kind.model_fields.items():
         tables = kind.tables_at(name)
+        # A list of tables is empty by default, so its header is a comment too.
         for section in () if tables else sections_in(field.annotation):
             yield from ["", f"#[[{prefix}{name}]]", *_comment(section.__doc__), *_keys(section)]
             yield from (re.sub(r"^\[", "#[", line) for line in _tables(section, f"{prefix}{name}."))
         if not tables:
             continue
         default = field.default if given is None else getattr(given, name)
+        # A table that is off by default is shown as its first kind.
         usual = type(default) if isinstance(default, Section) else tables[0]
         yield from [
             "",
@@ -58,6 +60,7 @@ def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> I
             yield from _comment(usual.__doc__)
         if has_short_form(kind, name):
             yield from _comment(_short_form(kind, name, field, tables))
+        # A header that is no comment would switch on a table that is off.
         inner = [*_keys(usual, default), *_tables(usual, f"{prefix}{name}.", default)]
         yield from (re.sub(r"^\[", "#[", line) for line in inner) if field.default is None else inner
         for table in tables:
@@ -83,6 +86,7 @@ def _short_form(kind: type[Section], name: str, field: FieldInfo, tables: tuple[
 
 def _other_kind(kind: type[Section], usual: type[Section]) -> Iterator[str]:
     """Differences of a table of another kind from the usual one, as plain comments."""
+    # What both kinds have, with the same default, was said at the usual kind.
     same = {
         name
         for name, field in kind.model_fields.items()
@@ -122,6 +126,7 @@ def _takes(field: FieldInfo) -> str:
     """Allowed values of a setting, as far as its type states them."""
     choices = _words(field.annotation)
     words = ", ".join(map(inline, choices)) if len(choices) > 1 or not _is_choice(field.annotation) else ""
+    # Each constraint of the type may have any of the bounds.
     limits = [
         (sign, getattr(constraint, name, None))
         for constraint in field.metadata
@@ -151,5 +156,6 @@ def _words(annotation: Any) -> list[Any]:
 
 
 def _comment(text: str | None, *, indent: str = "") -> list[str]:
+    # Docstrings mark code with two backquotes; a comment needs one.
     plain = _OWN_NAME.sub(lambda name: name[1].upper(), " ".join((text or "").replace("``", "`").split()))
     return [f"# {indent}{line}" for line in textwrap.wrap(plain, WIDTH - 2 - len(indent))]

@@ -12,6 +12,8 @@ from adiabat.config.section import DropSameId, Section, SeedNumber, Text, Texts,
 from adiabat.core.errors import ConfigError
 from adiabat.core.margin import Margin
 
+# --- Models ---
+
 
 class EncoderSection(Section):
     """``[encoder]``: overrides of the model's configuration.
@@ -62,6 +64,9 @@ class RankingEncoderSection(EncoderSection):
     similarity: Literal["cosine", "dot", "euclidean"] | None = None
     """Similarity of query and document vectors; None takes the model's own (``similarity_fn_name``), or
     cosine if it states none."""
+
+
+# --- Data ---
 
 
 class ColumnsSection(Section):
@@ -173,6 +178,9 @@ class EmbedDataSection(IdsSection):
     or leave them out and count them (drop)."""
 
 
+# --- Where a job runs ---
+
+
 class DeviceSection(Section):
     """``[run]``: where a job runs."""
 
@@ -218,6 +226,8 @@ class StepsRunSection(RunSection):
     """Also write curves for TensorBoard (extra ``tensorboard``)."""
 
 
+# --- Stores ---
+
 NEEDED_COSINE = 0.999
 """Rounding to float16 or bfloat16 leaves this cosine to the exact vector, another prompt or pooling does
 not."""
@@ -236,6 +246,9 @@ class StoreSection(Section):
     min_cosine: Annotated[float, Field(gt=0, le=1)] = NEEDED_COSINE
     """Cosine that each sampled vector of an import with model and texts must have with the model's own.
     Vectors of an engine of lower precision, such as int8, need a lower one."""
+
+
+# --- Experiments and comparisons ---
 
 
 class ExperimentSection(Section):
@@ -313,6 +326,9 @@ class MeasureSection(RankingMeasureSection):
         Need("drop_same_id", "negatives", ("auto", "store")),
     )
     """Settings of the ranking of a store are unset if only listed negatives are scored."""
+
+
+# --- Tables of the verbs ---
 
 
 class RunTables(Section):

@@ -26,6 +26,8 @@ from adiabat.config.shared import (
 from adiabat.core.errors import ConfigError
 from adiabat.core.wording import option
 
+# --- Tasks ---
+
 Towers = Literal["query", "document"]
 
 
@@ -207,6 +209,7 @@ class ClassificationTask(LabelledTask):
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Training and test rows are different."""
+        # A classifier that is tested on its training rows knows their labels.
         if (self.data, self.split) == (self.test, self.test_split) and not self.tells_apart:
             fault = "must select other rows than where does, since test and data are the same table"
             advice = "give a column of where another value here, or set test_split"
@@ -247,6 +250,9 @@ AnyTask = Annotated[
     | MtebTask,
     Field(discriminator="kind"),
 ]
+
+
+# --- Suites and comparisons ---
 
 
 class ModelSection(Section):
@@ -326,6 +332,8 @@ def repeated_names(key: str, names: Sequence[str | None]) -> Iterator[tuple[str,
         )
 
 
+# --- Suites that come with adiabat ---
+
 ENDING = ".toml"
 
 
@@ -336,6 +344,7 @@ def suite_file(name: str) -> Path:
     known = named_suites()
     if name in known:
         return known[name]
+    # A slip in a name is told with the name that was meant, and a path with all names.
     near = difflib.get_close_matches(name, known, n=1)
     advice = (
         f"did you mean {near[0]}?" if near else f"the suites that come with adiabat are {', '.join(known)}"
@@ -350,6 +359,8 @@ def named_suites() -> dict[str, Path]:
     folder = Path(str(resources.files("adiabat.config") / "suites"))
     return {path.stem: path for path in sorted(folder.glob(f"*{ENDING}"))}
 
+
+# --- The space of vectors ---
 
 Sampled = Annotated[int, Field(ge=20, le=5_000)]
 """At most 5,000, because the matrix of all pairs is held in memory (200 MB)."""

@@ -290,6 +290,7 @@ class TuningLoss(Choice):
 
     def of_both_towers(self, distance: "Distance", per_query: int) -> dict[str, Any] | None:
         """The same loss as ``[train.loss]``, which trains both towers; None if it needs fixed documents."""
+        # Only a loss that trains both towers says how.
         del distance, per_query
         return None
 

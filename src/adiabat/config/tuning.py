@@ -41,6 +41,8 @@ from adiabat.config.training_choices import (
 )
 from adiabat.core.wording import call_of
 
+# --- Data ---
+
 
 class TuneDataSection(DataSection, HeldOutSection):
     """``[data]``: tuning and validation data, with documents from a store."""
@@ -60,12 +62,15 @@ def value_of(table: object, name: str) -> Any:
 
 def _beyond(table: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of nested tables that differ from those below; a table with a `kind` is one entry."""
+    # Equal settings are those of the recipe, whoever stated them.
     different = {name: value for name, value in table.items() if name not in below or value != below[name]}
     for name, value in different.items():
         if isinstance(value, Mapping) and "kind" not in value and isinstance(below.get(name), Mapping):
             different[name] = _beyond(value, below[name])
     return different
 
+
+# --- Recipes ---
 
 RecipeName = Literal["quick", "safe", "paper"]
 
@@ -172,6 +177,9 @@ class TuneSection(Section):
             )
 
 
+# --- Drift and rehearsal ---
+
+
 class ProbedSection(Section):
     """A search with probe texts before and after tuning."""
 
@@ -183,6 +191,7 @@ class ProbedSection(Section):
 
 def _limit(drift: object) -> float | Literal["noise"]:
     """A limit as it is given, checked by itself: each of its types would report its own fault."""
+    # A union of both types would tell two faults for one wrong value.
     if drift == "noise":
         return "noise"
     if isinstance(drift, bool) or not isinstance(drift, int | float) or not 0 < drift <= sys.float_info.max:
@@ -223,6 +232,9 @@ class RehearsalSection(Section):
     """Number of texts drawn per step."""
 
 
+# --- The search for a rate ---
+
+
 class RateSearchSection(SpacedValues):
     """``[rate_search]``: short runs that find the learning rate, in place of `tune.learning_rate`.
 
@@ -254,6 +266,9 @@ class RateSearchSection(SpacedValues):
     """A range test validates after each epoch."""
 
 
+# --- Tables of the verbs ---
+
+
 class TuneTables(RankingTables):
     """Tables of tuning runs, also used by sweeps."""
 
@@ -276,6 +291,7 @@ class TuneSettings(TuneTables):
         name = value_of(tune, "recipe")
         if not (isinstance(name, str) and name in RECIPES):
             return table
+        # A copy: what follows takes settings out of it.
         recipe = {key: dict(section) for key, section in RECIPES[cast("RecipeName", name)].items()}
         # What the stated settings leave without effect.
         if value_of(tune, "learning_rate") is not None:
@@ -295,6 +311,7 @@ class TuneSettings(TuneTables):
     def with_usual_recipe(self) -> Self:
         """The settings of `DEFAULT_RECIPE`, unless these choose a regime."""
         stated = self.tune.model_fields_set if "tune" in self.model_fields_set else set()
+        # A search that states no kind belongs to whichever recipe is taken.
         searches = self.rate_search is not None and "kind" in self.rate_search.model_fields_set
         if OWN_REGIME & stated or searches:
             return self
@@ -321,6 +338,7 @@ class TuneSettings(TuneTables):
     def trial_steps(self) -> int:
         """Steps of a trial of the rate search; in a range test it is the start of a run."""
         assert self.rate_search is not None, "asked of a search"
+        # The trial of a range test is the start of the run, so it is no longer than the run.
         steps = self.rate_search.steps
         return (
             steps
@@ -339,6 +357,7 @@ class TuneSettings(TuneTables):
         """The guard of the run; a run whose rate is searched for always has a guard with a limit."""
         if self.rate_search is None:
             return self.guard
+        # Without a limit every rate would pass; `noise` is the one that needs no number.
         guard = self.guard or GuardSection()
         return guard.model_copy(update={"limit": guard.limit or "noise"})
 

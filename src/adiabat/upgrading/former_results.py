@@ -106,6 +106,7 @@ def _settings(former: Mapping[str, Any]) -> dict[str, Any]:
 def _with_verdicts(plain: Any, key: str = "") -> Any:
     """The verdict "no evidence" of 0.1 is "undecided" today."""
     if isinstance(plain, Mapping):
+        # A table of verdicts has them as its keys, each with a count.
         is_count = key == "verdicts"
         return {
             _verdict(name) if is_count else name: _with_verdicts(value, name) for name, value in plain.items()
@@ -136,6 +137,7 @@ def _with_reasons(plain: Any, known: Sequence[Reason], *, is_retained: bool = Fa
         return plain
     if "after_interval" in plain and "reasons" not in plain:
         return _judged(plain, known, is_retained=is_retained)
+    # Corrected for all comparisons of the suite, which earlier versions said beside the verdict.
     if plain.get("significant") is False:
         return {**plain, "change": _uncorrected(_judged(plain["change"], known))}
     if "role" in plain and "changes" in plain:

@@ -164,6 +164,7 @@ def present_settings(former: Mapping[str, Any], *, is_job: bool = False) -> Conv
             "counterpart; see adiabat settings sweep"
         )
     present = Conversion()
+    # A rate that was a word asked for a search, whose keys count then.
     has_rate = isinstance(_value_at(former, "tune.learning_rate"), float | int)
     for name, value in former.items():
         if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
@@ -251,6 +252,7 @@ def _move(present: Conversion, former: Mapping[str, Any], keys: Keys, renamed: K
         present.moved[keys] = target
     elif place in BESIDE:
         choice, name = BESIDE[place]
+        # Today's key is true or false: whether all queries share a listed negative.
         shared = value == "all" if name == "negatives_shared" and isinstance(value, str) else value
         present._put(keys, (*choice.split("."), name) if _knows(former, choice, name) else None, shared)
     else:
@@ -262,6 +264,7 @@ def _margin(value: str) -> tuple[float | None, float | None]:
     form = re.fullmatch(r"\s*([0-9.]+(?:[eE]-?[0-9]+)?)\s*(%|[A-Za-z].*)?", value)
     if form is None:
         raise ConfigError(f"measure.margin must be a share such as 0.01, got {value!r}; write one")
+    # A unit other than % was the name of the measure: the number is a difference of it.
     number, unit = float(form[1]), form[2] or ""
     if unit == "%":
         return number / 100, None
@@ -390,6 +393,7 @@ def with_comments(text: str, conversion: Conversion) -> str | None:
         lines = _with_setting(lines, "rate_search", f"kind = {inline(kind)}\n")
     written = "".join(lines)
     try:
+        # The proof: the lines say what the conversion says, whatever their layout was.
         return written if tomllib.loads(written) == conversion.tables else None
     except tomllib.TOMLDecodeError:
         return None
@@ -410,6 +414,7 @@ def _moved_line(
     line: str, found: "re.Match[str]", keys: Keys, header: Keys, conversion: Conversion
 ) -> list[str]:
     """A line of a setting under its present key; one that is left out becomes a comment."""
+    # A line that says the same today stays as it is, with its comment.
     if keys not in conversion.moved:
         return [line]
     present = conversion.moved[keys]

@@ -166,6 +166,7 @@ def _require_index(folder: Path, ids: StringColumn, count: int) -> None:
     """Compare the index of ids with the ids; both had no checksum."""
     if len(ids) != count:
         raise ValueError(f"{len(ids)} ids for {count} vectors")
+    # The index is computed again from the ids, and compared.
     hashes = np.concatenate([hash_ids(names) for names in ids.slices()])
     order = np.argsort(hashes, kind="stable")
     index = IdIndex(folder / INDEX_FILE, ids)
