@@ -2,7 +2,7 @@
 students of a teacher.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +148,9 @@ def distill_fit(
     options = _with_inputs(options, teachers, student, out, texts=texts, queries=queries)
     chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
     chosen = with_real_out(chosen, "distill")
-    return _train_student("fit", chosen, resume=resume, exist_ok=exist_ok, progress=progress, started=began)
+    return _train_student(
+        "distill_fit", chosen, resume=resume, exist_ok=exist_ok, progress=progress, started=began
+    )
 
 
 def distill_multilingual(
@@ -200,7 +202,7 @@ def distill_multilingual(
     )
     chosen = with_real_out(chosen, "distill")
     return _train_student(
-        "multilingual", chosen, resume=resume, exist_ok=exist_ok, progress=progress, started=began
+        "distill_multilingual", chosen, resume=resume, exist_ok=exist_ok, progress=progress, started=began
     )
 
 
@@ -325,7 +327,7 @@ def distill_ablate(
 
 
 def _train_student(
-    function: str,
+    verb: str,
     chosen: FitSettings | MultilingualSettings,
     *,
     resume: bool,
@@ -333,21 +335,18 @@ def _train_student(
     progress: Progress,
     started: float,
 ) -> Result:
-    """Check the settings of a student, and train it by the function of `distillation.student` that has the
-    name of the verb.
-    """
-    asked = Asked.of(f"distill_{function}", chosen.distill.out, exist_ok, settings=chosen)
+    """Check the settings of a student, and train it, unless it is there already."""
+    asked = Asked.of(verb, chosen.distill.out, exist_ok, settings=chosen)
     if asked.is_finished(resume=resume):
         return asked.result(Result)
     resume = resume or asked.resumes("job")
     require_student(chosen, resume=resume)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
-    from adiabat.distillation import student
+    from adiabat.distillation.student import teach
 
-    train: Callable[..., Result] = getattr(student, function)
-    with called(f"distill_{function}", progress) as call:
-        result = train(chosen, resume=resume, command=call.command, watch=call.watch, started=started)
+    with called(verb, progress) as call:
+        result = teach(chosen, resume=resume, command=call.command, watch=call.watch, started=started)
     asked.remember()
     return with_page(result, asked.out)
 
