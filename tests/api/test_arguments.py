@@ -227,12 +227,12 @@ def test_wrong_settings_of_a_file_are_told_with_its_name(tmp_path: Path) -> None
         (
             None,
             {"pull": 0.1},
-            r"tune\(\) has no argument or setting pull; see adiabat settings tune$",
+            r"tune\(\) has no argument or setting pull; it is tune.l2_to_start today$",
         ),
         (
             None,
             {"ladder": {"low": 1e-7}},
-            r"tune\(\) has no argument or setting ladder; see adiabat settings tune$",
+            r"tune\(\) has no argument or setting ladder; it is rate_search today$",
         ),
         (None, {"run": 3}, r"run must be a dict of settings, got 3 \(int\)"),
         (7, {}, r"settings must be TuneSettings, a path of a TOML file or a dict, got 7 \(int\)"),

@@ -377,6 +377,12 @@ def _key(name: str, value: object, kind: type[Section], section: str, function: 
     # Sorted, so that equally near names are suggested in the same order every time.
     near = get_close_matches(name, sorted(names), n=1)
     advice = f"did you mean {near[0]}?" if near else f"see adiabat settings {function.replace('_', ' ')}"
+    # Loaded for this error alone: the keys of earlier versions are known there.
+    from adiabat.upgrading.settings import present_key
+
+    present = present_key(name, keys_of(kind))
+    if present is not None:
+        advice = f"it is {present} today"
     raise TypeError(f"{function}() has no argument or setting {name}; {advice}")
 
 

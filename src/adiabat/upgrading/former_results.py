@@ -65,7 +65,11 @@ def present_record(plain: Mapping[str, Any], path: Path) -> Record:
 
 
 def _without_comparison(former: Mapping[str, Any]) -> dict[str, Any]:
-    """A sweep of 0.1, whose settings are not compared; its runs describe its tasks."""
+    """A sweep of 0.1, whose settings are not compared; its runs describe its tasks.
+
+    A record of today has a comparison of all models on all tasks. Its tables stay empty here, since the
+    scores of each query, from which it follows, are gone with the models.
+    """
     tasks: dict[str, dict[str, Any]] = {}
     for run in former.get("runs", []):
         for outcome in run["tasks"]:
@@ -117,6 +121,7 @@ def _with_verdicts(plain: Any, key: str = "") -> Any:
 
 
 def _verdict(value: Any) -> Any:
+    """The word of today for a verdict."""
     return "undecided" if value == "no evidence" else value
 
 
@@ -161,7 +166,15 @@ def _of_dataset(dataset: Mapping[str, Any]) -> Iterator[Reason]:
 def _judged(
     change: Mapping[str, Any], known: Sequence[Reason], *, is_retained: bool = False
 ) -> dict[str, Any]:
-    """A change with the reasons of its verdict; one that was compared and had no verdict is undecided."""
+    """A change with the reasons of its verdict; one that was compared and had no verdict is undecided.
+
+    Earlier versions withheld the verdict where the model had been trained on the set. A retention set could
+    be "better" although a loss within its interval was not excluded.
+
+    Args:
+        known: Reasons that the record or the data set gave for all of its changes.
+        is_retained: Whether the change is that of a retention set.
+    """
     verdict, reasons = change.get("verdict"), set(known)
     if change.get("before") is None:
         return {**change, "reasons": [reason for reason in known if reason == Reason.FEW_CLUSTERS]}
@@ -186,6 +199,7 @@ def _uncorrected(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _excludes_loss(change: Mapping[str, Any]) -> bool:
+    """Whether the bound on the loss lies within the margin."""
     bound, margin = change.get("loss_bound"), change.get("margin")
     return bound is not None and margin is not None and bound < margin
 
@@ -201,6 +215,7 @@ def _with_even(analysis: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(row: Any) -> Any:
+    """A row of a table with ``even`` in place of ``not_worse``."""
     if not isinstance(row, Mapping) or "even" in row or "not_worse" not in row:
         return row
     return {("even" if key == "not_worse" else key): value for key, value in row.items()}

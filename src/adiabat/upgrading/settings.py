@@ -8,7 +8,7 @@ and ``margin = 0.1``; today it is a table.
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,15 @@ WITHOUT_RECIPE = frozenset(("recipe", "learning_rate", "loss", "negatives"))
 today."""
 
 
+def present_key(former: str, known: Collection[str]) -> str | None:
+    """The key of today for the last part of a former one, if it is among those `known`."""
+    present = {**TABLES, **KEYS, **{key: f"{choice}.{name}" for key, (choice, name) in BESIDE.items()}}
+    for key, target in present.items():
+        if key.rpartition(".")[2] == former and target in known:
+            return target
+    return None
+
+
 @dataclass(slots=True)
 class Conversion:
     """Present settings.
@@ -139,6 +148,7 @@ class Conversion:
         return _value_at(self.tables, keys)
 
     def _put(self, former: Keys, present: Keys | None, value: Any) -> None:
+        """Set a present setting, and note its former keys where they differ; None leaves it out."""
         if former != present:
             self.moved[former] = present
         if present is None:
@@ -151,6 +161,9 @@ class Conversion:
 
 def present_settings(former: Mapping[str, Any], *, is_job: bool = False) -> Conversion:
     """Convert the tables of a settings file, or of a job, to those of today; settings of today stay.
+
+    Example: ``[tune] loss = "triplet"`` with ``margin = 0.1`` beside it becomes ``[tune.loss]`` with ``kind =
+    "triplet"`` and ``margin = 0.1``; ``pull = 0.5`` becomes ``l2_to_start = 0.5``.
 
     Args:
         is_job: Whether every setting is stated, as in the directory of a job.
@@ -217,7 +230,13 @@ def _switch_off(present: Conversion, name: str, table: Mapping[str, Any]) -> Non
 
 
 def _move(present: Conversion, former: Mapping[str, Any], keys: Keys, renamed: Keys, value: Any) -> None:
-    """Put one setting in its present place."""
+    """Put one setting in its present place.
+
+    Args:
+        former: All former tables: what a key means depends on others beside it.
+        keys: Keys that led to the setting.
+        renamed: The same with the table of today.
+    """
     place = _dotted(renamed)
     if place in SWITCHES and isinstance(value, bool):
         present.moved[keys] = None
@@ -306,7 +325,12 @@ def _knows(former: Mapping[str, Any], choice: str, name: str) -> bool:
 
 
 def _has_effect(section: type[Section], key: str, kind: str, name: str) -> bool:
-    """Whether a setting has an effect in a table of a kind."""
+    """Whether a setting has an effect in a table of a kind.
+
+    Args:
+        section: Section that has the table as its setting `key`.
+        name: The setting in that table.
+    """
     of_kind = by_kind(section.tables_at(key)).get(kind)
     if of_kind is None:
         # A kind that is unknown is told by the reader.
@@ -346,6 +370,7 @@ def _entry(present: Conversion, name: str, entry: Any) -> Any:
 
 
 def _leaves(table: Mapping[str, Any], prefix: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """Each setting of nested tables with the keys that lead to it; an empty table is one."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, (*prefix, key))
@@ -371,6 +396,9 @@ _SETTING = re.compile(r"(\s*)([A-Za-z0-9_.\-]+)(\s*=.*)", re.DOTALL)
 def with_comments(text: str, conversion: Conversion) -> str | None:
     """A settings file with its comments, under the present names; None if a conversion line by line does not
     give these settings.
+
+    A line is a header, one setting, or anything else, which stays. A setting over several lines, or a table
+    in braces, is beyond it: the result then differs from the conversion, and None says so.
     """
     lines: list[str] = []
     header: tuple[str, ...] = ()
@@ -399,6 +427,7 @@ def with_comments(text: str, conversion: Conversion) -> str | None:
         return None
 
 
+# Stands before a line that has no counterpart, so that the user sees what went.
 _LEFT_OUT = "# left out by adiabat upgrade: "
 
 

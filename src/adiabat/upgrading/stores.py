@@ -74,6 +74,7 @@ def is_former(folder: Path) -> bool:
 
 
 def _record(folder: Path) -> dict[str, Any]:
+    """The manifest as it lies there; that of format 1 has no checksum."""
     return read_json(folder / MANIFEST_FILE, remedy=REBUILD, error=StoreError, required=False)
 
 
@@ -156,6 +157,7 @@ def _checked_files(folder: Path, former: FormerManifest, watch: Watch) -> dict[s
 
 
 def _counted(documents: Iterator[Document], count: int, watch: Watch, folder: Path) -> Iterator[Document]:
+    """The same documents, with a report of progress at every 100,000."""
     for number, document in enumerate(documents, start=1):
         if number % 100_000 == 0:
             watch.progress(f"checking the texts of {folder}", number, count)
@@ -175,6 +177,7 @@ def _require_index(folder: Path, ids: StringColumn, count: int) -> None:
 
 
 def _write_hashes(texts: StringColumn, folder: Path) -> Digest:
+    """Write the hash of each text, by which later updates find what changed; returns the file's digest."""
     with DigestedFile(folder / HASH_FILE) as file:
         for block in texts.slices():
             file.write(hash_texts(block).tobytes())

@@ -90,6 +90,7 @@ def _look_into(folder: Path, found: Found, *, only: str = "") -> None:
 
 
 def _of_store(folder: Path) -> Iterator[Step]:
+    """The step for a store; its time is that of reading the vectors once."""
     if not (_is_ours(folder) and is_former(folder)):
         return
     what = (
@@ -106,6 +107,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _of_job(folder: Path) -> Iterator[Step]:
+    """The step for the settings of a run directory, which state every key."""
     job = Job(folder)
     description = any_description(job)
     if description.format >= SETTINGS.number:
@@ -124,6 +126,7 @@ def _of_job(folder: Path) -> Iterator[Step]:
 
 
 def _of_result(folder: Path) -> Iterator[Step]:
+    """The step for a record; it is converted before anything is written, so that a fault is found first."""
     path = folder / RECORD_FILE
     plain = read_json(path, remedy=AGAIN, required=False)
     # Other programs have files of that name.
@@ -152,6 +155,7 @@ def _of_result(folder: Path) -> Iterator[Step]:
 
 
 def _reads(path: Path) -> bool:
+    """Whether this version reads a record as it is."""
     try:
         read_result(path)
     except DataError:
@@ -160,6 +164,7 @@ def _reads(path: Path) -> bool:
 
 
 def _of_settings(path: Path) -> Iterator[Step]:
+    """The step for a settings file, with a phrase for each key that changes."""
     with reading(path, remedy="check that it is a TOML file of settings", error=ConfigError):
         text = read_plain(path, limit=LARGEST_CONFIGURATION, error=ConfigError).decode("utf-8-sig")
         former = tomllib.loads(text)
