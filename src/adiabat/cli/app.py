@@ -49,7 +49,11 @@ class _Verbs(TyperGroup):
 
 
 class _Verb(TyperCommand):
-    """A verb; an empty path would be taken for the working directory."""
+    """A verb, which refuses an empty text in place of a value.
+
+    An empty text is what a shell makes of a variable that is not set, as in ``--out "$OUT"``. As a path it
+    would be the working directory.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # Parsed here for this check alone: typer would turn an empty text into the path `.`.
@@ -260,7 +264,12 @@ def _with_kind(verb: str, words: list[str]) -> str:
 
 
 def _ending(fault: BaseException, verb: str) -> tuple[int, str]:
-    """Exit code and message for the exception that ended a verb."""
+    """Exit code and message for the exception that ended a verb.
+
+    The classes in their order: errors of adiabat, which are statements already; Ctrl-C; a lack of memory or
+    the like, in whatever class a library reports it; errors of the command line; errors of the system about
+    a path; and all others, which are defects.
+    """
     if isinstance(fault, AdiabatError):
         return 130 if isinstance(fault, InterruptionError) else 2, str(fault)
     if isinstance(fault, KeyboardInterrupt):

@@ -1,5 +1,22 @@
-"""Common parts of verbs: shared options, settings, output on stdout and stderr, and one-line errors and
-warnings.
+"""Common parts of verbs: how they declare their options, shared options, output on stdout and stderr, and
+one-line errors and warnings.
+
+A verb is a function of what was given, below a list of its arguments and options in the order of ``--help``::
+
+    @verb(
+        argument("DATA", "Queries with positives."),
+        required("--out", "FILE", "File of the examples with negatives."),
+        setting("mine.source", "--source", None, "Source of candidates."),
+        *USUAL,
+    )
+    def mine(given: Given) -> None:
+        settings = given.settings(MineSettings)
+        adiabat.mine(given.data, given.corpus, given.out, settings=settings)
+
+An option is either an argument of the function in `adiabat` that the verb calls, or short for one setting,
+whose key stands at its declaration. Both doors thus read settings in one place: a file, then ``--set``, then
+these options. The text of ``--help`` states the default of an option that is short for a setting, because the
+setting, and not the option, has it.
 """
 
 import json
@@ -73,13 +90,26 @@ def required(flag: str, metavar: str, text: str, kind: Any = Path) -> Option:
 
 
 def option(flag: str, metavar: str | None, text: str, kind: Any = str, *, name: str = "") -> Option:
-    """An option that may be left out."""
+    """An option that may be left out, and is then None.
+
+    Args:
+        flag: Such as ``--out``.
+        metavar: What stands for the value in ``--help``; None shows its type, or the words to choose from.
+        text: Its line in ``--help``.
+        kind: Type of its value; a list makes the option repeatable.
+        name: Name of the value, where that of the flag is a word of Python.
+    """
     shown = typer.Option(flag, metavar=metavar, help=text, show_default=False)
     return Option(name or _name_of(flag), kind | None, flag, shown)
 
 
 def setting(key: str, flag: str, metavar: str | None, text: str, kind: Any = str) -> Option:
-    """An option that is short for a setting; left out, the setting decides."""
+    """An option that is short for a setting; left out, the setting decides.
+
+    Args:
+        key: Dotted key of the setting, such as ``tune.recipe``.
+        flag: As in `option`, and so are the others.
+    """
     return replace(option(flag, metavar, text, kind), key=key)
 
 
@@ -203,7 +233,10 @@ def short_for(texts: Mapping[str, Any], numbers: Mapping[str, str | None] = NOTH
 
 
 def answer(result: str | dict[str, Any]) -> None:
-    """Print machine-readable output on stdout."""
+    """Print machine-readable output on stdout: a text as it is, anything else as JSON.
+
+    Letters that the encoding of the terminal lacks are escaped, so that the JSON can be read anywhere.
+    """
     if not isinstance(result, str):
         result = json.dumps(result, ensure_ascii=not shows_any_text(sys.stdout), indent=2)
     with writing_output():
@@ -310,6 +343,9 @@ def fold_retain(arguments: Sequence[str]) -> list[str]:
     two values.
 
     ``--verify``, which every verb takes, moves before the verb.
+
+    Raises:
+        ConfigError: If ``--retain`` has fewer than two words, or another option follows it.
     """
     words: list[str] = []
     remaining = list(arguments)

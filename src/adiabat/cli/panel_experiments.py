@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import adiabat
 from adiabat.api.call import say
 from adiabat.cli.options import (
     AS_JSON,
@@ -47,7 +48,6 @@ def sweep(given: Given) -> None:
     table = read_table(given.config, SweepSettings)
     # The verb of the runs decides which settings a sweep has, so it is read first.
     settings = given.settings(sweep_kind(assigned(assignments, table)))
-    import adiabat
 
     try:
         result = adiabat.sweep(settings, resume=given.resume, exist_ok=given.exist_ok)
@@ -78,7 +78,6 @@ def scaling(given: Given) -> None:
     from adiabat.config.budgets import ScalingSettings
 
     settings = given.settings(ScalingSettings)
-    import adiabat
 
     result = adiabat.scaling(settings, resume=given.resume, exist_ok=given.exist_ok)
     show(result, given, result.page)
@@ -108,7 +107,6 @@ def plan(given: Given) -> None:
     from adiabat.config.budgets import PlanSettings
 
     settings = given.settings(PlanSettings)
-    import adiabat
     from adiabat.report.scaling_page import run_toml
 
     result = adiabat.plan(settings=settings, exist_ok=given.exist_ok)
@@ -155,7 +153,6 @@ def safe_rate(given: Given) -> None:
     # The user may override the first, and none of the last two.
     assignments = ["guard=true", *given.assignments(), 'rate_search.kind="safe"', usual]
     settings = read_settings(TuneSettings, given.config, assignments)
-    import adiabat
     from adiabat.api.experiment_verbs import replaced_notes
 
     for note in replaced_notes(given.config):

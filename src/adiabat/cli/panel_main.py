@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+import adiabat
 from adiabat.api.call import say
 from adiabat.cli.options import (
     AS_JSON,
@@ -104,7 +105,6 @@ def embed(given: Given) -> None:
     settings = given.settings(EmbedSettings)
     deletes_only = given.delete is not None and not given.update
     _require_together(given.words(), deletes_only=deletes_only)
-    import adiabat
 
     # Both ways to new vectors take the same arguments beside their sources.
     into: dict[str, Any] = {
@@ -131,7 +131,11 @@ def embed(given: Given) -> None:
 
 
 def _require_together(words: Sequence[str], *, deletes_only: bool) -> None:
-    """Refuse arguments and options of `embed` that do not fit together."""
+    """Refuse arguments and options of `embed` that do not fit together.
+
+    The verb has four ways: encode a corpus, import vectors, delete documents alone, and compact. The last two
+    change the store in --out, and have no use for a model or a corpus.
+    """
     alone: set[str] = set()
     if "--compact" in words:
         alone = {"--compact"}
@@ -176,7 +180,6 @@ def advise(given: Given) -> None:
     from adiabat.config.shared import AdviseSettings
 
     settings = given.settings(AdviseSettings)
-    import adiabat
 
     result = adiabat.advise(
         given.model,
@@ -237,7 +240,6 @@ def tune(given: Given) -> None:
         return
     if given.out is None:
         raise ConfigError("tune takes --out JOB, the directory of the job, got none; add it, or --dry-run")
-    import adiabat
 
     result = adiabat.tune(*inputs, settings=settings, resume=given.resume, exist_ok=given.exist_ok)
     from adiabat.report.power_section import in_brief
@@ -331,7 +333,6 @@ def evaluate(given: Given) -> None:
             f"{words_given}; see adiabat evaluate --help"
         )
     settings = given.settings(EvaluateSettings)
-    import adiabat
 
     result = adiabat.evaluate(
         *words,
@@ -368,7 +369,6 @@ def _evaluate_suite(given: Given) -> None:
     # A suite has no --config: its own file holds the settings.
     assignments = given.assignments({"suite.baseline": given.baseline})
     settings = read_settings(SuiteSettings, suite_file(given.suite), assignments)
-    import adiabat
 
     result = adiabat.evaluate_suite(given.inputs or (), settings, out=given.out, exist_ok=given.exist_ok)
     show(result, given, given.out / "report.html")
@@ -403,7 +403,6 @@ def search(given: Given) -> None:
     from adiabat.config.shared import SearchSettings
 
     settings = given.settings(SearchSettings)
-    import adiabat
 
     result = adiabat.search(
         given.store,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+import adiabat
 from adiabat.api.call import say
 from adiabat.cli.options import (
     AS_JSON,
@@ -53,7 +54,6 @@ def compare(given: Given) -> None:
     from adiabat.config.tasks import CompareSettings
 
     settings = given.settings(CompareSettings)
-    import adiabat
 
     result = adiabat.compare(
         given.first,
@@ -86,8 +86,6 @@ def compare(given: Given) -> None:
 )
 def upgrade(given: Given) -> None:
     """Convert files of earlier versions of adiabat in place; vectors stay as they are."""
-    import adiabat
-
     done = adiabat.upgrade(given.paths, dry_run=given.dry_run, backup=given.backup)
     answer(done.to_json() if given.json else done.summary())
 
@@ -113,7 +111,6 @@ def space(given: Given) -> None:
     from adiabat.config.tasks import SpaceSettings
 
     settings = given.settings(SpaceSettings)
-    import adiabat
 
     result = adiabat.space(
         given.model,
@@ -198,7 +195,6 @@ def settings(given: Given) -> None:
 )
 def data(given: Given) -> None:
     """Make a data set of the literature from its official files."""
-    import adiabat
     from adiabat.api.data_verbs import maker_of
 
     # Each kind of data set has settings of its own.

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import typer
 
+import adiabat
 from adiabat.api.call import say
 from adiabat.cli.options import (
     AS_JSON,
@@ -68,7 +69,6 @@ def train(given: Given) -> None:
         # With --exist-ok, the function first looks for the result of the same call.
         if not given.exist_ok:
             check_train(settings, resume=given.resume, dry_run=given.dry_run)
-    import adiabat
 
     if given.dry_run:
         # Of several processes, the main one answers.
@@ -102,7 +102,6 @@ def mine(given: Given) -> None:
     from adiabat.config.dataset_settings import MineSettings
 
     settings = given.settings(MineSettings)
-    import adiabat
 
     mined = adiabat.mine(
         given.data,
@@ -138,7 +137,6 @@ def inspect(given: Given) -> None:
     settings = given.settings(InspectSettings)
     from rich.console import Console
 
-    import adiabat
     from adiabat.profiling.profile_view import inspection_panel
 
     profile = adiabat.inspect(given.data, model=given.model, store=given.store, settings=settings)
@@ -205,7 +203,6 @@ def static(given: Given) -> None:
     from adiabat.config.distillation import DistillStaticSettings
 
     settings = given.settings(DistillStaticSettings)
-    import adiabat
 
     result = adiabat.distill_static(given.teacher, given.out, settings=settings, exist_ok=given.exist_ok)
     size = (
@@ -235,7 +232,6 @@ def fit(given: Given) -> None:
     from adiabat.config.distillation import FitSettings
 
     settings = given.settings(FitSettings)
-    import adiabat
 
     result = adiabat.distill_fit(settings=settings, resume=given.resume, exist_ok=given.exist_ok)
     show(result, given, settings.distill.out)
@@ -265,7 +261,6 @@ def multilingual(given: Given) -> None:
     # One option with commas, since a repeatable one would read worse in examples.
     named = [name.strip() for name in (given.languages or "").split(",")]
     settings = given.settings(MultilingualSettings, {"data.languages": [name for name in named if name]})
-    import adiabat
 
     result = adiabat.distill_multilingual(settings=settings, resume=given.resume, exist_ok=given.exist_ok)
     show(result, given, settings.distill.out)
@@ -284,8 +279,6 @@ def multilingual(given: Given) -> None:
 )
 def pair(given: Given) -> None:
     """Combine a small query tower with the document tower that made an index."""
-    import adiabat
-
     towers = adiabat.distill_pair(given.query, given.document, given.out, exist_ok=given.exist_ok)
     sizes = [
         sum(weights.numel() for weights in tower.parameters()) for tower in (towers.query, towers.document)
@@ -321,7 +314,6 @@ def ablate(given: Given) -> None:
     from adiabat.config.distillation import AblateSettings
 
     settings = given.settings(AblateSettings)
-    import adiabat
 
     result = adiabat.distill_ablate(
         given.teacher, settings=settings, resume=given.resume, exist_ok=given.exist_ok

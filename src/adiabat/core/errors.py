@@ -166,13 +166,11 @@ MEMORY = Resource(
     1,
     (errno.ENOMEM,),
     (
-        *(
-            "out of memory",
-            "defaultcpuallocator",
-            "bad_alloc",
-            "cannot allocate memory",
-            "status_alloc_failed",
-        ),
+        "out of memory",
+        "defaultcpuallocator",
+        "bad_alloc",
+        "cannot allocate memory",
+        "status_alloc_failed",
         # Of the system's loader, which maps libraries.
         "failed to map segment",
     ),
