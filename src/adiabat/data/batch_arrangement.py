@@ -144,7 +144,11 @@ def _cut_apart(run: Places, order: Order, keys: Keys, size: int) -> tuple[list[P
 
 
 class _Window:
-    """Batches filled together without duplicate texts."""
+    """Batches filled together without duplicate texts.
+
+    All examples try one batch each at a time, as array operations; refused ones try the next one with room.
+    Examples that fit nowhere wait for other batches.
+    """
 
     def __init__(self, count: int, size: int, keys_of: Callable[[Places], Keys]) -> None:
         """Begin with empty batches; `keys_of` gives the numbers of the texts of some examples."""
@@ -207,7 +211,7 @@ class _Window:
         return waiting
 
     def _given_up(self, batches: Places) -> Places:
-        """Examples of batches that are given up."""
+        """Empty some batches for good, and return their examples: a batch is full, or it is none."""
         out = np.isin(self._batch, batches)
         released = self._places[out]
         self._places, self._batch = self._places[~out], self._batch[~out]
@@ -225,6 +229,7 @@ class _Window:
         """Which examples may enter the batches they try: there is room, and none of their texts is in the
         batch or tried before them.
         """
+        # A text in a batch is one number, so that one sorted array answers for all batches.
         codes = keys * self._count + batch[:, None]
         known = np.searchsorted(self._taken, codes)
         # No text has the code -1, which stands for those behind the last.

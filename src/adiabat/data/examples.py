@@ -158,7 +158,10 @@ def _require_examples(layout: Layout, source: str | Path) -> None:
 
 
 def parse_example(row: Row, columns: Columns) -> Example:
-    """Read a row of a triplet file."""
+    """Read a row of a triplet file.
+
+    A file without ids of queries gets invented ones, which never equal those of documents.
+    """
     query = text_of(row, columns.require("query", row, "examples"))
     positives, negatives = _listed_documents(row, columns)
     columns.note_unread(row, "examples")
@@ -328,7 +331,7 @@ def _merged(rows: Sequence[Example]) -> Example:
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """Reading position in a source."""
+    """Reading position in a source: behind which row, and whether and how often the source `ended`."""
 
     mark: Cursor = field(default_factory=Cursor)
     ended: bool = False
@@ -340,7 +343,7 @@ class SourcePosition:
 
 
 class ExampleReader:
-    """Reads a source forward from any position.
+    """Reads a source forward from any position, as a run does that resumes in the middle of a stream.
 
     The file stays open between two consecutive readings, so that a compressed file is decompressed once.
     """

@@ -208,6 +208,7 @@ OF_LAYOUT: Mapping[Layout, tuple[str, ...]] = {
 
 
 OF_DOCUMENTS = OF_LAYOUT["corpus"]
+"""Names of columns of documents; beside a corpus, an address may map those of either table."""
 
 
 REQUIRED: Mapping[Layout, tuple[str, ...]] = {
@@ -215,6 +216,7 @@ REQUIRED: Mapping[Layout, tuple[str, ...]] = {
     "examples": ("query", "positive"),
     "corpus": ("doc_id", "text"),
 }
+"""The columns by which each kind of row is told."""
 
 
 MEANING: Mapping[Layout, str] = {
@@ -226,12 +228,12 @@ MEANING: Mapping[Layout, str] = {
 
 
 _KNOWN = frozenset(chain.from_iterable(COLUMN_ALIASES.values()))
+"""All known names; a header with one of them is a header."""
 
 
 _LONGEST_NAME = 80
-
-
 _MAX_WORDS = 6
+"""Characters and words of the longest name of a column; a longer cell of a header is a value."""
 
 
 _SEPARATORS = {"csv": ("commas", ";|\t"), "tsv": ("tabs", ",;|")}

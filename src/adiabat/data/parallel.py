@@ -78,6 +78,7 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
     _require_languages(first, source)
 
     def translations() -> Iterator[Translation]:
+        """The translations of all rows; a language that the row before lacks begins anew."""
         remarks, neighbours = Remarks(), frozenset[str]()
         has_all_languages = not _names_its_language(first)
 
@@ -204,6 +205,7 @@ def _parallel_lines(source: ParallelSource, translation: str) -> Iterator[Transl
         return iter(())
 
     def translations() -> Iterator[Translation]:
+        """The pairs of lines; one behind a blank line begins anew."""
         faults, count, begins = FileFaults(), 0, True
         # A file that ends first is at fault, and shows only there.
         lines = zip_longest(_lines(source_path, faults), _lines(translation_path, faults))

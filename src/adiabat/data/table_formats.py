@@ -148,7 +148,7 @@ def _first_inconvertible(column: pa.Array) -> int:
 
 
 class _RowValues(Mapping[str, Any]):
-    """One row of a batch."""
+    """One row of a batch: a view, so that columns that no one reads are never converted."""
 
     __slots__ = ("_columns", "_row")
 

@@ -63,6 +63,11 @@ def distill_ablate(
 ) -> SuiteResult:
     """Distill a teacher step by step, and measure each model and the teacher on a suite (van Dongen and
     Tulkens, model2vec).
+
+    A step whose model is complete is not made again, so that a killed call resumes with the step it was at.
+
+    Args:
+        measure: Runs the suite in a folder; the verb gives it, as suites are another room's work.
     """
     section = settings.ablate
     require_ablation(teacher, settings, resume=resume)
@@ -82,6 +87,7 @@ def distill_ablate(
     wanted = {"teacher": {"name": teacher}, "inputs": inputs, **settings.model_dump()}
 
     def description() -> dict[str, Any]:
+        """The configuration to write, once it is that of the ablation that is resumed."""
         if begun:
             require_same(Job(folder), wanted, rules=RULES)
         return wanted
@@ -95,7 +101,10 @@ def distill_ablate(
 
 
 def _suite(teacher: str, settings: AblateSettings, steps: Steps) -> SuiteSettings:
-    """The tasks of the suite, on the teacher, the steps and the suite's own models."""
+    """The tasks of the suite, on the teacher, the steps and the suite's own models.
+
+    The first step is the baseline unless the suite names another.
+    """
     given = read_settings(SuiteSettings, suite_file(str(settings.ablate.suite)))
     listed = [{"name": TEACHER, "model": teacher, "encoder": settings.encoder.model_dump(exclude_unset=True)}]
     listed += [{"name": name, "model": str(out)} for name, (out, _) in steps.items()]
@@ -113,16 +122,22 @@ def _suite(teacher: str, settings: AblateSettings, steps: Steps) -> SuiteSetting
 def _steps(
     teacher: str, settings: AblateSettings, models: Path, passed: Path, command: str, watch: Watch
 ) -> Steps:
-    """The models in order; each is made from the one before."""
+    """The models in order.
+
+    Static models differ in settings alone and share the teacher's vectors of tokens (`PASSED`). Each model
+    that is trained starts from the one before.
+    """
     section, student = settings.ablate, models
 
     def distill(out: Path, static: DistillStaticSettings) -> None:
+        """Make a static model unless it is complete."""
         if not is_distilled(out):
             # The remains of a killed call are not a model, and the teacher's vectors are stored elsewhere.
             clear(out)
             distill_static(teacher, out, settings=static, passed=passed, command=command, watch=watch)
 
     def learn(out: Path, run: Callable[..., object], learning: FitSettings | TrainSettings) -> None:
+        """Begin or resume a training job unless it is done."""
         if not Job(out).is_done:
             run(learning, resume=out.exists(), command=command, watch=watch)
 
@@ -147,6 +162,7 @@ def _steps(
 
 def _static(settings: AblateSettings, section: Mapping[str, Any]) -> DistillStaticSettings:
     """The common settings of all steps, with those of one step laid over."""
+    # The coefficient of SIF is the user's in every step that uses it; a corpus only counts in the last one.
     usual = settings.static.model_dump(exclude_unset=True)
     sif = settings.static.weighting.model_dump(exclude={"corpus"})
     weighting = sif if section["weighting"] == "sif" else section["weighting"]
@@ -159,6 +175,9 @@ def _static(settings: AblateSettings, section: Mapping[str, Any]) -> DistillStat
 
 
 def _fit(teacher: str, settings: AblateSettings, student: Path, out: Path) -> FitSettings:
+    """Settings of the step that learns the teacher's vectors of texts, by the same tower and encoder settings
+    as the steps before.
+    """
     section = settings.ablate
     train = {"learning_rate": settings.fit.learning_rate, **settings.fit.model_dump(exclude_unset=True)}
     tables = {
@@ -177,6 +196,7 @@ def _fit(teacher: str, settings: AblateSettings, student: Path, out: Path) -> Fi
 
 
 def _paired(settings: AblateSettings, student: Path, out: Path) -> TrainSettings:
+    """Settings of the step that learns pairs, each side with a table of its own."""
     train = {"learning_rate": settings.pairs.learning_rate, **settings.pairs.model_dump(exclude_unset=True)}
     tables = {
         "job": {"model": str(student), "data": settings.ablate.pairs, "out": str(out)},

@@ -35,6 +35,7 @@ def is_distilled(folder: Path) -> bool:
     """Whether a directory holds a complete static model in model2vec's layout; one that was killed before it
     was tidied is made again.
     """
+    # The teacher's vectors are removed last.
     if (folder / PASSED).exists():
         return False
     return (

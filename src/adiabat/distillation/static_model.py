@@ -119,6 +119,9 @@ def distill(
 ) -> Distilled:
     """Pass every token of a vocabulary through a teacher, reduce the vectors, and weight them.
 
+    A text's vector is the mean of its tokens' rows, so a weight that is multiplied into a row weights the
+    token in every text.
+
     The teacher's vectors are saved in `folder`, so that an interrupted call resumes.
     """
     section = settings.static
@@ -143,7 +146,10 @@ def distill(
 
 
 def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word]) -> tuple[Vocabulary, int]:
-    """The rows of a static model, and their number of dimensions."""
+    """The rows of a static model, and their number of dimensions.
+
+    A reduction of the vectors cannot have more dimensions than they have, nor as many as there are rows.
+    """
     if not isinstance(teacher.tokenizer, PreTrainedTokenizerFast):
         raise ModelError(
             f"a teacher must have a fast tokenizer, got a {type(teacher.tokenizer).__name__}; "
@@ -215,7 +221,7 @@ def _tensors(distilled: Distilled, section: StaticSection) -> dict[str, np.ndarr
     if section.dtype != "int8":
         weighted = distilled.vectors * distilled.weights[:, None]
         return {"embeddings": _narrowed(weighted, section.dtype)}
-    # A row's largest number becomes 127 or -127; a row of zeros has no scale.
+    # Symmetric quantisation by row: a row's largest number becomes 127 or -127; a row of zeros has no scale.
     scales = np.abs(distilled.vectors).max(axis=1) / 127.0
     divisors = np.where(scales, scales, 1.0)
     rows = np.rint(distilled.vectors / divisors[:, None]).astype(np.int8)
@@ -224,6 +230,7 @@ def _tensors(distilled: Distilled, section: StaticSection) -> dict[str, np.ndarr
 
 
 def _narrowed(exact: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers in the type of the file; one that is infinite there is refused."""
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(exact, dtype=dtype)
     if not np.isfinite(rows).all():
@@ -234,6 +241,7 @@ def _narrowed(exact: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _config(distilled: Distilled, section: StaticSection, teacher: str) -> dict[str, object]:
+    """``config.json`` with the keys that model2vec writes, so that it loads the directory as its own."""
     return {
         "model_type": "model2vec",
         "architectures": ["StaticModel"],
@@ -259,14 +267,21 @@ def distill_static(
     command: str = "adiabat.distill_static(...)",
     watch: Watch = SILENT,
 ) -> DistillResult:
-    """Make a static model of a teacher in a directory that is new or empty, or has an interrupted call of the
-    same settings, which resumes.
+    """Make a static model of a teacher in a directory that is new or empty, or has an interrupted call, which
+    resumes.
+
+    The list of modules is written last: a directory with it is complete.
+
+    Args:
+        passed: Folder of the teacher's vectors of tokens, which an ablation shares among its models. None
+            takes one within the directory, which is removed at the end.
     """
     settings, folder, started = settings or DistillStaticSettings(), Path(out), time.monotonic()
     section, notes = settings.static, list[str]()
     words = _words(section)
 
     def note(sentence: str) -> None:
+        """Tell the user, and keep the sentence for the result."""
         notes.append(sentence)
         watch.note(sentence)
 
@@ -300,6 +315,7 @@ def distill_static(
 
 
 def _subject(teacher: str, section: StaticSection) -> str:
+    """The teacher in the title, with its tower if that was named."""
     return teacher if section.tower is None else f"the {section.tower} tower of {teacher}"
 
 
@@ -327,7 +343,10 @@ def _directory(folder: Path) -> Iterator[None]:
 def distill_pair(
     query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None
 ) -> DualEncoder:
-    """Save the query tower of one model and the document tower of another as one model."""
+    """Save the query tower of one model and the document tower of another as one model.
+
+    The towers keep their weights, so vectors of a store that the document model made stay valid.
+    """
     folder = Path(out)
     require_free(folder)
     query_model, document_model = load(query, settings=settings), load(document, settings=settings)
@@ -381,10 +400,12 @@ def inputs_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[s
 
 
 def _words(section: StaticSection) -> list[Word]:
+    """The words to add; none without a file of them."""
     return [] if section.vocabulary is None else read_words(Path(section.vocabulary))
 
 
 def _inputs(tower: Encoder, section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str, str]]:
+    """What the result records of its inputs, each by digests of its content: paths may change."""
     inputs = {"teacher": {"weights_sha256": tower.weights_digest()}}
     if section.weighting.corpus is not None:
         files = json.dumps(contents_of([section.weighting.corpus]))

@@ -91,6 +91,10 @@ def write_layer(
 
 
 def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch) -> Float[np.ndarray, "d e"]:
+    """The layer of a student that has not been trained, fitted to a sample of the training texts.
+
+    Where the student gives unit length, its targets are scaled to it, so that the layer need not.
+    """
     held_out: set[str] = set()
     for example in stream_examples(lessons.path(VALIDATION)).examples:
         held_out.update(example.positives)
@@ -101,6 +105,7 @@ def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch)
         require_texts(len(sample), student.width, left_out=" beside those held out")
 
     def show(now: Progress) -> None:
+        """Report how many texts the student has embedded."""
         watch.progress("embedding texts by the student", now.done, now.total)
 
     texts = [document.text for document in sample]
@@ -147,6 +152,7 @@ def teach(
     student = load_with(str(section.student), settings.encoder).to(device)
     require_numbers(student)
     how = _how(teachers, student, section.width)
+    # The side of each is checked; all have the same, that of the last.
     for teacher in teachers:
         side = side_of(teacher, section.tower, usual="query", setting="distill.tower")
     if settings.train.loss.kind == "mse" and len(teachers) == 1 and how != "pca":
@@ -216,7 +222,11 @@ def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...])
 
 
 def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) -> Width:
-    """How the widths of student and teachers are matched, with ``auto`` resolved."""
+    """How the widths of student and teachers are matched, with ``auto`` resolved.
+
+    ``pca`` reduces the targets to the student's width, ``projection`` adds a layer to the student, and
+    ``none`` needs equal widths. Vectors of several teachers are concatenated, so that their widths add up.
+    """
     if not student.shared:
         raise ModelError(
             f"{student.name}: a student must have one tower for both sides, got two; take another model"
@@ -257,7 +267,10 @@ def _tables(
     *,
     static: bool = False,
 ) -> dict[str, Any]:
-    """Settings of the training job beyond those that it shares with a distillation."""
+    """Settings of the training job beyond those that it shares with a distillation.
+
+    One file of texts is the data of the job; several are sources of a mixture, by the rule of the settings.
+    """
     section = settings.distill
     files = [str(lessons.path(name)) for name in sorted(lessons.counts)]
     tables: dict[str, dict[str, Any]] = {
@@ -274,6 +287,7 @@ def _tables(
         tables["mixture"] = settings.mixture.model_dump(include={"rule", "exhausted"})
     if layer is not None:
         tables["towers"]["projection_start"] = str(layer)
+    # A table of token vectors learns at a rate that would ruin a transformer.
     if static and "learning_rate" not in settings.train.model_fields_set:
         tables["train"] = {"learning_rate": STATIC_RATE}
     return tables

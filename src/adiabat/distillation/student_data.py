@@ -37,6 +37,7 @@ VALIDATION = "validation"
 """File of the held-out examples."""
 
 WATCHED = 10_000
+"""Texts between two reports of progress."""
 
 _BLOCK = 8_192
 """Number of vectors read at a time."""
@@ -65,6 +66,7 @@ class _Neighbours:
     length: int = 2
 
     def add(self, sentence: Translation) -> Translation | None:
+        """Take the next sentence; returns the passage that it completes, if any."""
         self.waiting.append(sentence)
         if len(self.waiting) < self.length:
             return None
@@ -91,9 +93,11 @@ class _Writer:
     def __init__(self, output: DatasetWriter, own_language: str, held_out: set[int]) -> None:
         self.output, self.own, self.held_out = output, own_language, held_out
         self.counts: Counter[str] = Counter()
+        # By hash: the texts of a large corpus do not fit into memory.
         self._known = HashSet()
 
     def write(self, lesson: Translation, *, held_out: bool = False) -> None:
+        """Write a text and its translation, both with the teacher's vector of the text as their target."""
         self.output.document(text_id(lesson.source), lesson.source)
         if self._known.add(lesson.source):
             self._put(self.own, lesson.source, lesson.source, held_out)
@@ -101,10 +105,12 @@ class _Writer:
             self._put(lesson.language, lesson.text, lesson.source, held_out)
 
     def write_passage(self, passage: Translation | None) -> None:
+        """Write a passage if there is one."""
         if passage is not None:
             self.write(passage)
 
     def _put(self, language: str, text: str, source: str, held_out: bool) -> None:
+        """Write one example: a text of the student, and the id of the teacher's text."""
         if not held_out:
             self.counts[language] += 1
         self.output.example(
@@ -147,6 +153,7 @@ class _Told(Section):
 
 
 def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
+    """The training data that an earlier call wrote; refused if it was made of other texts or settings."""
     remedy = "remove the folder to make it again"
     require_seal(folder, remedy=remedy, error=JobError)
     record = read_json(folder / RECORD, remedy=remedy, error=JobError)
@@ -206,6 +213,10 @@ def _held_out(
 
 
 def _write(read: Iterable[Translation], writer: _Writer, passages: int, watch: Watch) -> Mapping[str, int]:
+    """Write all texts, and passages of consecutive ones of a language; returns the rows of each file.
+
+    A text that is held out, or begins anew, ends the passage before it: no passage has a held-out text.
+    """
     neighbours: dict[str, _Neighbours] = {}
     for number, lesson in enumerate(read):
         if number % WATCHED == 0:
@@ -245,6 +256,8 @@ class _Targets:
 
 
 def _of_teacher(model: DualEncoder, side: Side) -> _Targets:
+    """A teacher's vectors of one side; a zero vector is refused, since no student can have its direction."""
+
     def vectors(texts: Sequence[str]) -> Float[np.ndarray, "n e"]:
         rows = model.encode(texts, side=side)
         if blind := [text for text, row in zip(texts, rows, strict=True) if not row.any()]:
@@ -277,6 +290,8 @@ def _joined(
 
 def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray, "n e"]:
     """Concatenated vectors of texts by several teachers."""
+    # Divided by the root of their number, the joined vectors have unit length, too, and their product is the
+    # mean of the teachers' cosines.
     units = [unit(store.gather(store.rows(ids)).astype(np.float32)) for store in stores]
     return np.concatenate(units, axis=1) / np.float32(np.sqrt(len(units)))
 
@@ -295,6 +310,7 @@ def main_directions(
 
     Vectors are not centred, because cosines of student and teachers are measured from the origin.
     """
+    # M = sum of x x^T over all vectors x; its eigenvectors with the largest eigenvalues are the directions.
     moments: Float[np.ndarray, "e e"] | None = None
     for block in rows():
         exact = block.astype(np.float64)
@@ -302,6 +318,7 @@ def main_directions(
     assert moments is not None
     values, vectors = np.linalg.eigh(moments)
     largest = vectors[:, ::-1][:, :width]
+    # Eigenvectors have no sign of their own: the largest number of each is made positive.
     signs = np.sign(largest[np.abs(largest).argmax(axis=0), np.arange(width)])
     return (largest * signs).astype(np.float32), float(values[::-1][:width].sum() / values.sum())
 
@@ -328,6 +345,7 @@ def build_targets(
     ]
     if len(stores) == 1 and width is None:
         return stores[0]
+    # Combined targets are those of these vectors and this width alone: a cached matrix is found by both.
     made_of = hashlib.sha256(
         "".join([*(store.manifest.sha256 for store in stores), f" {width}"]).encode()
     ).hexdigest()
@@ -346,6 +364,8 @@ def build_targets(
 
 
 def _store_of(encoder: _Targets, corpus: Path, target: Path, name: str, watch: Watch) -> Store:
+    """Build or resume a store of targets, without the texts, which the training data have already."""
+
     def documents() -> Iterator[Document]:
         return read_corpus(corpus)
 
@@ -390,6 +410,7 @@ def cached_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
 
 
 def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions:
+    """The directions of the teachers' joined vectors that a student of some width keeps."""
     count = stores[0].count
 
     def rows() -> Iterator[Float[np.ndarray, "n e"]]:

@@ -51,7 +51,11 @@ TOKEN_BLOCK = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """Token sequences that pass through the teacher, one for each row of a table."""
+    """Token sequences that pass through the teacher, one for each row of a table.
+
+    `before` and `after` count the special tokens around the token itself, which pooling by ``token`` leaves
+    out.
+    """
 
     token_ids: Sequence[Sequence[int]]
     before: int
@@ -94,6 +98,7 @@ def token_vectors(
 def _require_finite(
     vectors: Float[np.ndarray, "b e"], sequences: Sequences, rows: Int[np.ndarray, " b"], teacher: Encoder
 ) -> None:
+    """Refuse a token whose vector has a number that is not finite: it would spoil every reduced vector."""
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         token = teacher.tokenizer.decode(list(sequences.token_ids[int(rows[finite.argmin()])]))
@@ -113,7 +118,11 @@ Table = Float[np.ndarray, "v e"]
 def reduced(
     table: Table, dims: int, *, how: Reduction = "pca", seed: int = 0, watch: Watch = SILENT
 ) -> tuple[Float[np.ndarray, "v k"], float]:
-    """Centre token vectors, and project them onto a few directions."""
+    """Centre token vectors, and project them onto a few directions.
+
+    Returns:
+        The projections, and the share of the variance that they keep.
+    """
     require_dims(dims, *table.shape)
     exact = table.astype(np.float64)
     if not np.ptp(exact, axis=0).any():
@@ -132,6 +141,7 @@ def reduced(
         )
         scores = projection.fit_transform(exact)
         variance = float(projection.explained_variance_ratio_.sum())
+    # Directions have no sign of their own: the largest score of each is made positive.
     largest = scores[np.abs(scores).argmax(axis=0), np.arange(dims)]
     return (scores * np.sign(largest)).astype(np.float32), variance
 
@@ -152,6 +162,7 @@ def require_dims(dims: int, rows: int, width: int) -> None:
 def _independent(
     table: Float[np.ndarray, "v e"], dims: int, seed: int, watch: Watch
 ) -> Float[np.ndarray, "v k"]:
+    """Independent directions, each of unit variance; a note tells if they did not converge."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         sources: Float[np.ndarray, "v k"] = FastICA(
@@ -166,6 +177,7 @@ def _independent(
 
 def _kept(table: Float[np.ndarray, "v e"], scores: Float[np.ndarray, "v k"]) -> float:
     """Share of the variance that a linear function of the projections explains."""
+    # Onto an orthonormal basis Q of the projections: |Q^T X|^2 / |X|^2, both centred.
     centred = table - table.mean(axis=0)
     basis, _ = np.linalg.qr(scores - scores.mean(axis=0))
     return float(((basis.T @ centred) ** 2).sum() / (centred**2).sum())
@@ -332,6 +344,7 @@ def _has_borders(phrase: str) -> bool:
 
 
 def _normalized(model: TokenizerModel, text: str) -> str:
+    """A text as the tokenizer normalises it, such as in lower case."""
     normalizer = model.preprocessor.normalizer
     return (text if normalizer is None else normalizer.normalize_str(text)).strip()
 
@@ -362,6 +375,7 @@ def _sequences(
     teacher.no_truncation()
 
     def passed(token: str) -> list[int]:
+        """The teacher's ids of a token, with special tokens around it."""
         if token in teacher_ids:
             return [*before, teacher_ids[token], *after]
         # Pieces that BPE merges on the way to a word are tokens too.
@@ -400,7 +414,9 @@ TEXT_BLOCK = 4_096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenCounts:
-    """Number of occurrences of each row of a vocabulary."""
+    """Occurrences of each row of a vocabulary (`times`), and the texts that have it (`containing`), of all
+    `texts`.
+    """
 
     times: Int[np.ndarray, " v"]
     containing: Int[np.ndarray, " v"]

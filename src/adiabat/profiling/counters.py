@@ -63,7 +63,11 @@ class Sampling:
 
 
 class TextCounter:
-    """Counts the texts of one role."""
+    """Counts the texts of one role.
+
+    Texts are kept as hashes and lengths, 32 bytes each: whatever else is told of them is sampled, or counted
+    as they pass.
+    """
 
     def __init__(self, role: Role, sampling: Sampling) -> None:
         self.role = role
@@ -151,7 +155,7 @@ def _repeats(values: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, "repeats 2"]:
 
 
 class RowCounter:
-    """Counts the rows of one source."""
+    """Counts the rows of one source: texts by role, ids, documents of each row, topics and tags."""
 
     def __init__(self, sampling: Sampling) -> None:
         self.rows = 0
@@ -199,7 +203,7 @@ class RowCounter:
 
 
 class ColumnCounter:
-    """Counts the kinds and values of each column."""
+    """Counts the kinds and values of each column; one that cannot be read is left out."""
 
     def __init__(self) -> None:
         self._columns: defaultdict[str, _ColumnCounts] = defaultdict(_ColumnCounts)
@@ -227,7 +231,10 @@ class ColumnCounter:
 
 
 class _ColumnCounts:
-    """The kinds of a column's values, the first location of each, and the values while they are few."""
+    """The kinds of a column's values, the first location of each, and the values while they are few.
+
+    A column of more than `MAX_VALUES` values is no tag, and its values are forgotten for good.
+    """
 
     def __init__(self) -> None:
         self.locations: dict[str, str] = {}
@@ -282,7 +289,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class PairRows:
-    """Rows behind the counts."""
+    """Rows behind the counts, ascending, which findings quote; `distinct_pairs` has the first of each pair."""
 
     own_answer: list[int]
     negatives_that_answer: list[int]
@@ -291,7 +298,11 @@ class PairRows:
 
 
 def count_pairs(queries: Hashes, positives: Listed, negatives: Listed) -> tuple[PairCounts, PairRows]:
-    """Count pairs and their repetition."""
+    """Count pairs and their repetition.
+
+    Equal texts have one number on both sides, so a pair of texts is one number, and every count is one of
+    numbers that are equal.
+    """
     numbers = numbered(np.concatenate([queries, positives.hashes, negatives.hashes]))
     query, positive, negative = np.split(numbers, [len(queries), len(queries) + len(positives.hashes)])
     # One number for each pair of texts; below 2^63 up to three billion texts.
@@ -399,7 +410,13 @@ def groups_of(
 def _groups(
     kind: GroupKind, keys: OfPairs, names: OfPairs, named: Callable[[int, int], NamedGroup]
 ) -> Groups:
-    """Groups by their keys; a pair whose name is 0 is in none."""
+    """Groups by their keys; a pair whose name is 0 is in none.
+
+    Args:
+        keys: The group of each pair.
+        names: The number of its topic or tag alone, to count distinct names.
+        named: Makes the record of a group, by its key and its pairs.
+    """
     # The key of a tag holds the number of its topic, too.
     groups = _largest_first(keys[names > 0])
     small = []

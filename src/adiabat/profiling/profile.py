@@ -209,7 +209,7 @@ def group_findings(all_groups: Sequence[Groups], mapped: Container[str]) -> Iter
 
 
 def truncation_findings(truncations: Sequence[Truncation]) -> Iterator[Finding]:
-    """Texts that a model truncates."""
+    """Texts that a model truncates, one finding for each role that has some."""
     for of_role in truncations:
         if of_role.cut:
             share, lost = percent(of_role.share), percent(of_role.tokens_lost)
@@ -338,7 +338,10 @@ class _Stream:
 
 
 def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
-    """Read a stream to its end, or as far as it can be read."""
+    """Read a stream to its end, or as far as it can be read.
+
+    Progress is told as a share where the rows can be counted first without reading them.
+    """
     faults, read = FileFaults(), _Stream(stream, RowCounter(sampling))
     total = len(stream.judged or ()) or None
     if stream.judged is None:
@@ -359,7 +362,10 @@ def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
 
 
 def _count_pairs(rows: RowCounter, documents: _Stream | None) -> tuple[PairCounts | None, PairRows | None]:
-    """Count pairs, whose documents are ids of a corpus if there is one; None without positives."""
+    """Count pairs, whose documents are ids of a corpus if there is one; None without positives.
+
+    Ids are replaced by the texts of the corpus first, so that two ids of one text are one document.
+    """
     if not sum(rows.positives):
         return None, None
     sides = []

@@ -32,7 +32,11 @@ BAR_LENGTH = 32
 """Characters of the longest bar."""
 
 MAX_LANGUAGES = 12
+"""Languages or scripts listed for one role."""
+
 MAX_VALUES = 8
+"""Values listed for one column."""
+
 MAX_TAGS = 3
 """Tags listed for one topic."""
 
@@ -46,6 +50,8 @@ _EIGHTHS = (
     " \N{LEFT ONE EIGHTH BLOCK}\N{LEFT ONE QUARTER BLOCK}\N{LEFT THREE EIGHTHS BLOCK}\N{LEFT HALF BLOCK}"
 )
 _EIGHTHS += "\N{LEFT FIVE EIGHTHS BLOCK}\N{LEFT THREE QUARTERS BLOCK}\N{LEFT SEVEN EIGHTHS BLOCK}"
+"""Bars of 0 to 7 eighths of a character."""
+
 _STYLES: dict[Severity, str] = {"fault": "bold red", "warning": "yellow", "note": "dim"}
 
 
@@ -252,7 +258,9 @@ def _largest_table(groups: Groups) -> Table:
 
 
 def _columns_table(columns: Sequence[Column]) -> Table:
-    """Columns that are not read, with their kinds and most frequent values."""
+    """Columns that are not read, with their kinds and most frequent values: one of them may be a topic or a
+    tag.
+    """
     rows: list[Cells] = []
     for column in columns:
         kinds = ", ".join(kind for kind, _ in column.kinds)

@@ -120,7 +120,10 @@ def _corpus(source: str, settings: TrainExamplesSection) -> Stream | None:
 
 
 def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_corpus: bool = False) -> Stream:
-    """Open a table, and map the columns that its first row has."""
+    """Open a table, and map the columns that its first row has.
+
+    The map from the file's names to ours is for the list of columns alone; `Columns` finds those of each row.
+    """
     table = open_corpus(source, mapped, split, wanted=("corpus",) if is_corpus else ANY, whole=is_corpus)
     columns, layout, first = table.columns, table.layout, table.first
     # Documents of examples may have several columns, which are added below.

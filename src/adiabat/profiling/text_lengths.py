@@ -32,13 +32,16 @@ Measured = Int[np.ndarray, " measured"]
 Item = TypeVar("Item")
 
 PERCENTS = (0, 5, 25, 50, 75, 95, 99, 100)
+"""Quantiles of lengths in a record."""
 
 _BELOW_ONE = 1 - 2**-53
+"""The largest number below 1: a weight of 1 would have no finite logarithm of ``1 - w``."""
 _BATCH_TEXTS = 256
 _BATCH_CHARACTERS = 1_000_000
 """Number of texts tokenised at a time: tokenizers are fast only in batches, and larger ones would take
 memory."""
 _Z_95 = 1.959963985
+"""97.5 % quantile of the normal distribution: 95 % lie between its negative and it."""
 
 
 class Sample(Generic[Item]):
@@ -120,7 +123,7 @@ class TokenCounter(Protocol):
 
 
 class ModelTokens:
-    """The `TokenCounter` of a dual encoder."""
+    """The `TokenCounter` of a dual encoder: each side by the tokenizer, prompt and limit of its own tower."""
 
     def __init__(self, model: "DualEncoder") -> None:
         self._model = model
