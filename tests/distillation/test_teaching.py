@@ -322,7 +322,7 @@ def test_what_is_wrong_is_told_and_no_job_is_begun(tables: dict[str, Any], told:
     [
         ({"data": {"texts": ["corpus.jsonl", "gone.jsonl"]}}, "gone.jsonl"),
         ({"data": {"texts": ["parallel.jsonl"]}}, "parallel.jsonl"),
-        ({"data": {"max_validation": 1}}, "must leave 2 different texts for validation"),
+        ({"data": {"max_validation": 1}}, "must leave 2 or more texts for validation"),
         ({"train": {"batch_size": 51}}, r"train.batch_size must be at most the \d+ pairs trained on, got 51"),
         ({"distill": {"teachers": ["teacher", "corpus.jsonl"]}}, "got corpus.jsonl, a file; name a model"),
     ],

@@ -3,7 +3,7 @@ is computed directly.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -47,26 +47,27 @@ class BatchSampler(Protocol):
         """Number of rows of a pass in no batch."""
 
 
+@dataclass(eq=False, repr=False)
 class ShuffledBatches:
-    """Endless batches of one size from successive random permutations; a batch may span two permutations."""
+    """Endless batches of one size from successive random permutations; a batch may span two permutations.
 
-    def __init__(
-        self, count: int, batch_size: int, *, seed: int, stream: int = 0, first_step: int = 0
-    ) -> None:
-        """Set up."""
-        self.pairs = count
-        self._size = batch_size
-        self._seed = seed
-        self._stream = stream
-        self._first_step = first_step
-        self._pass = -1
-        self._order = np.empty(0, dtype=np.int64)
+    Sources of a mixture have a `stream` each, so that their orders differ under one seed.
+    """
+
+    pairs: int
+    size: int
+    _: KW_ONLY
+    seed: int
+    stream: int = 0
+    first_step: int = 0
+    _pass: int = field(default=-1, init=False)
+    _order: Order = field(init=False)
 
     def rows(self, step: int) -> BatchRows:
         """Rows of one step."""
         # Counted from the first row of the first pass.
-        first = (step - self._first_step) * self._size
-        end = first + self._size
+        first = (step - self.first_step) * self.size
+        end = first + self.size
         blocks = []
         while first < end:
             number, position = divmod(first, self.pairs)
@@ -77,7 +78,7 @@ class ShuffledBatches:
 
     def batches(self, number: int) -> int:
         """Number of batches that end in a pass."""
-        return (number + 1) * self.pairs // self._size - number * self.pairs // self._size
+        return (number + 1) * self.pairs // self.size - number * self.pairs // self.size
 
     def left_out(self, number: int) -> int:
         """Always 0: the rest of a pass starts the next batch."""
@@ -88,7 +89,7 @@ class ShuffledBatches:
         """The order of a pass; only that of the latest one is in memory."""
         if number != self._pass:
             # A pass has a generator of its own, so that it can be drawn without those before it.
-            order = np.random.default_rng([self._seed, ORDER, number, self._stream]).permutation(self.pairs)
+            order = np.random.default_rng([self.seed, ORDER, number, self.stream]).permutation(self.pairs)
             self._pass, self._order = number, compact(order)
         return self._order
 

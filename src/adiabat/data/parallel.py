@@ -11,7 +11,7 @@ from typing import Any
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import shown
 from adiabat.core.wording import option
-from adiabat.data.columns import Remarks, first_row, parsed_rows, text_value
+from adiabat.data.columns import Remarks, first_row, optional_text, parsed_rows, text_of, text_value
 from adiabat.data.folders import require_path
 from adiabat.data.language_grids import CODE, names_language
 from adiabat.data.lines import CODECS, Cursor, text_lines
@@ -108,18 +108,17 @@ def _translations(groups: Sequence[Mapping[str, Any]], row: Row, source: Paralle
     translations = []
     for texts in groups:
         source_text = text_value(texts[source.source], source.source, row.location)
-        for language, text in texts.items():
+        for language, value in texts.items():
             is_wanted = language in source.languages if source.languages else language != source.source
-            if is_wanted and text is not None and (not isinstance(text, str) or text.strip()):
-                if CODE.fullmatch(language) is None:
-                    message = (
-                        f"{row.location}: a language must be a code such as de or "
-                        f"pt-BR, got {shown(language)}"
-                    )
-                    raise RowError(message, advice="write its code")
-                translations.append(
-                    Translation(source_text, text_value(text, language, row.location), language, row.location)
+            text = optional_text(value, language, row.location) if is_wanted else ""
+            if not text:
+                continue
+            if CODE.fullmatch(language) is None:
+                fault = (
+                    f"{row.location}: a language must be a code such as de or pt-BR, got {shown(language)}"
                 )
+                raise RowError(fault, advice="write its code")
+            translations.append(Translation(source_text, text, language, row.location))
     return translations
 
 
@@ -136,20 +135,15 @@ def _groups(row: Row, source: ParallelSource) -> tuple[list[Mapping[str, Any]], 
                 f"{row.location}: a row with a language must have "
                 f"{' or '.join(TRANSLATION_COLUMNS)}, got none of them"
             )
-        language = text_value(values[language_column], language_column, row.location)
-        return [{source.source: values[source.source], language: values[column]}], {
-            source.source,
-            language_column,
-            column,
-        }
-    nested = {
-        name: value for name, value in values.items() if isinstance(value, Mapping) and source.source in value
-    }
-    flat = {
-        name: value
-        for name, value in values.items()
-        if _is_language(name, source) and not isinstance(value, Mapping)
-    }
+        texts = {source.source: values[source.source], text_of(row, language_column): values[column]}
+        return [texts], {source.source, language_column, column}
+    nested, flat = dict[str, Mapping[str, Any]](), dict[str, Any]()
+    for name, value in values.items():
+        if not isinstance(value, Mapping):
+            if _is_language(name, source):
+                flat[name] = value
+        elif source.source in value:
+            nested[name] = value
     groups = [*([flat] if source.source in flat else []), *nested.values()]
     if not groups:
         raise RowError(
@@ -157,7 +151,7 @@ def _groups(row: Row, source: ParallelSource) -> tuple[list[Mapping[str, Any]], 
             f"source language, got {_names(values)}",
             advice=f"name the language that the teacher knows ({option('source')})",
         )
-    return groups, {*nested, *(name for name in values if _is_language(name, source))}
+    return groups, {*nested, *flat}
 
 
 def _first_of(columns: Sequence[str], values: Mapping[str, Any]) -> str | None:

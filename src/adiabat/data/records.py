@@ -110,15 +110,11 @@ class LanguageGridSet:
     @property
     def notes(self) -> tuple[str, ...]:
         """A note on languages that are left out."""
+        if not self.incomplete:
+            return ()
         languages = ", ".join(f"{language} ({locations})" for language, locations in self.incomplete.items())
-        return (
-            (
-                f"languages left out, since some rows lack them: {languages}; "
-                "complete these rows to measure them",
-            )
-            if languages
-            else ()
-        )
+        left_out = f"languages left out, since some rows lack them: {languages}"
+        return (f"{left_out}; complete these rows to measure them",)
 
 
 def text_id(text: str) -> str:

@@ -4,6 +4,7 @@ use.
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,10 @@ def _file_rows(table: pq.ParquetFile, file: Path, after: int) -> Iterator[tuple[
     try:
         for batch in table.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups):
             columns = _BatchColumns(batch, file, number)
+            # Arrow allows columns of one name; a row has each name once.
+            names = tuple(dict.fromkeys(batch.schema.names))
             for row in range(max(0, after - number), batch.num_rows):
-                yield f"{file}:{number + row + 1}", _RowValues(columns, row)
+                yield f"{file}:{number + row + 1}", _RowValues(columns, row, names)
             number += batch.num_rows
     except Exception as error:
         reraise_unrelated(error)
@@ -86,36 +89,33 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
         ) from error
 
 
+@dataclass(slots=True)
 class _BatchColumns:
     """The columns of a batch, converted to Python values on first use; `before` rows of the file precede
     it.
     """
 
-    def __init__(self, batch: pa.RecordBatch, path: Path, before: int) -> None:
-        self.names: tuple[str, ...] = tuple(dict.fromkeys(batch.schema.names))
-        self._batch = batch
-        self._path = path
-        self._before = before
-        self._values: dict[str, list[Any]] = {}
+    batch: pa.RecordBatch
+    path: Path
+    before: int
+    values: dict[str, list[Any]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> list[Any]:
-        values = self._values.get(name)
-        if values is None:
-            values = self._values[name] = self._converted(name)
-        return values
+        if name not in self.values:
+            self.values[name] = self._converted(name)
+        return self.values[name]
 
     def _converted(self, name: str) -> list[Any]:
         """The values of a column; an error names the first row that cannot be converted."""
-        indices = self._batch.schema.get_all_field_indices(name)
+        indices = self.batch.schema.get_all_field_indices(name)
         if not indices:
             raise KeyError(name)
-        # Arrow allows columns of one name.
         if len(indices) > 1:
             raise DataError(
-                f'{self._path} must have one column "{name}", got {len(indices)} of '
+                f'{self.path} must have one column "{name}", got {len(indices)} of '
                 "that name; rename or drop the others"
             )
-        column = self._batch.column(indices[0])
+        column = self.batch.column(indices[0])
         try:
             values: list[Any] = column.to_pylist()
         except Exception as error:
@@ -125,7 +125,7 @@ class _BatchColumns:
 
     def _fault(self, name: str, column: pa.Array, error: Exception) -> str:
         """The phrase for a column that cannot be converted, with its first faulty row."""
-        location = f"{self._path}:{self._before + _first_inconvertible(column) + 1}"
+        location = f"{self.path}:{self.before + _first_inconvertible(column) + 1}"
         if isinstance(error, UnicodeDecodeError):
             byte = f"byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the value"
             return f'{location}: "{name}" must be UTF-8, got {byte}; write the column again as UTF-8'
@@ -147,27 +147,26 @@ def _first_inconvertible(column: pa.Array) -> int:
     return 0
 
 
+@dataclass(slots=True, eq=False)
 class _RowValues(Mapping[str, Any]):
     """One row of a batch: a view, so that columns that no one reads are never converted."""
 
-    __slots__ = ("_columns", "_row")
-
-    def __init__(self, columns: _BatchColumns, row: int) -> None:
-        self._columns = columns
-        self._row = row
+    columns: _BatchColumns
+    row: int
+    names: Sequence[str]
 
     def __getitem__(self, name: str) -> Any:
-        return self._columns[name][self._row]
+        return self.columns[name][self.row]
 
     def __contains__(self, name: object) -> bool:
         # The inherited method reads the value, and so would convert columns that are not used.
-        return name in self._columns.names
+        return name in self.names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._columns.names)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self._columns.names)
+        return len(self.names)
 
 
 def dataset_rows(place: Place, *, after: int = 0, streaming: bool = False) -> Iterator[Mapping[str, Any]]:

@@ -11,7 +11,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,20 +83,24 @@ class FileFaults(Faults):
             raise DataError("; ".join([self.told(), *self._advice]))
 
 
+@dataclass(frozen=True, slots=True)
 class UniqueNames:
-    """Names that a file may give once each; another use is a fault that tells where both are."""
+    """Names that a file may give once each; another use is a fault that tells where both are.
 
-    def __init__(self, noun: str, faults: FileFaults, advice: str = "") -> None:
-        self._noun, self._faults, self._advice = noun, faults, advice
-        self.places: dict[str, str] = {}
-        """The first ``file:line`` of each name."""
+    `places` has the first ``file:line`` of each name.
+    """
+
+    noun: str
+    faults: FileFaults
+    advice: str = ""
+    places: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, location: str) -> None:
         """Note a name at ``file:line``."""
         first = self.places.setdefault(name, location)
         if first != location:
-            fault = f'{location}: {self._noun} must be unique, got "{name}" again, first at {first}'
-            self._faults.add(fault, self._advice)
+            fault = f'{location}: {self.noun} must be unique, got "{name}" again, first at {first}'
+            self.faults.add(fault, self.advice)
 
 
 def read_rows(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from safetensors.numpy import save
 from transformers import PreTrainedTokenizerFast
 
@@ -26,6 +26,8 @@ from adiabat.core.wording import assignment, option
 from adiabat.data.corpora import training_texts
 from adiabat.distillation.distill_checks import PASSED
 from adiabat.distillation.vocabulary import (
+    Counts,
+    Reduced,
     Vocabulary,
     Word,
     count_tokens,
@@ -47,9 +49,9 @@ from adiabat.models.static import TOKENIZER, WEIGHTS, require_saveable, unknown_
 from adiabat.models.towers import DualEncoder, side_of
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.record import write_result
-from adiabat.runs.output_dir import require_free
 
 Weights = Float[np.ndarray, " v"]
+"""The weight of each token."""
 
 
 def by_rank(rows: int) -> Weights:
@@ -59,7 +61,7 @@ def by_rank(rows: int) -> Weights:
     return np.log1p(np.arange(rows, dtype=np.float64))
 
 
-def by_count(counts: Int[np.ndarray, " v"]) -> Weights:
+def by_count(counts: Counts) -> Weights:
     """`by_rank`, with the ranks of tokens in a corpus."""
     weights = np.empty(len(counts))
     weights[np.argsort(-counts, kind="stable")] = by_rank(len(counts))
@@ -76,7 +78,7 @@ def zipf(rows: int) -> Weights:
     return normalised
 
 
-def counted(counts: Int[np.ndarray, " v"]) -> Weights:
+def counted(counts: Counts) -> Weights:
     """Expected token frequencies from counts in a corpus, with one added to each so that none is 0."""
     smoothed = counts.astype(np.float64) + 1.0
     shares: Weights = smoothed / smoothed.sum()
@@ -90,7 +92,7 @@ def sif(shares: Weights, coefficient: float) -> Weights:
     return coefficient / (coefficient + shares)
 
 
-def inverse_documents(containing: Int[np.ndarray, " v"], documents: int) -> Weights:
+def inverse_documents(containing: Counts, documents: int) -> Weights:
     """Inverse document frequency as smoothed by scikit-learn, ``ln((1 + n) / (1 + df)) + 1``, for a TF-IDF
     mean over tokens.
 
@@ -108,7 +110,7 @@ class Distilled:
     """
 
     vocabulary: Vocabulary
-    vectors: Float[np.ndarray, "v k"]
+    vectors: Reduced
     weights: Weights
     kept: float
     counted: int
@@ -348,7 +350,6 @@ def distill_pair(
     The towers keep their weights, so vectors of a store that the document model made stay valid.
     """
     folder = Path(out)
-    require_free(folder)
     query_model, document_model = load(query, settings=settings), load(document, settings=settings)
     if query_model.query.width != document_model.document.width:
         raise ModelError(

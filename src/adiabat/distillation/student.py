@@ -5,7 +5,7 @@ training job (Reimers 2021).
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
@@ -29,6 +29,7 @@ from adiabat.distillation.distill_checks import translations_of
 from adiabat.distillation.student_data import (
     VALIDATION,
     Lessons,
+    Read,
     build_targets,
     cached_matrix,
     require_texts,
@@ -171,7 +172,7 @@ def teach(
 
 def _lessons(settings: FitSettings | MultilingualSettings, folder: Path, watch: Watch) -> Lessons:
     """The training data of a student, made of the texts and translations that the settings name."""
-    read: Callable[[], Iterable[Translation]]
+    read: Read
     if isinstance(settings, FitSettings):
         texts, queries = settings.data.texts, settings.data.queries
         read, sources = partial(_own_texts, texts, queries), [*texts, *queries]

@@ -33,6 +33,12 @@ from adiabat.models.towers import DualEncoder
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
 
+Vectors = Float[np.ndarray, "n e"]
+"""A vector for each text."""
+
+Read = Callable[[], Iterable[Translation]]
+"""Reads all texts with their translations, anew at each call."""
+
 VALIDATION = "validation"
 """File of the held-out examples."""
 
@@ -85,21 +91,23 @@ class _Neighbours:
         return replace(waiting[-1], source=source, text=text)
 
 
+@dataclass(slots=True)
 class _Writer:
     """Writes each text into the file of its language, and each distinct teacher's text once into that of the
-    teacher's language.
+    teacher's language (`own`).
     """
 
-    def __init__(self, output: DatasetWriter, own_language: str, held_out: set[int]) -> None:
-        self.output, self.own, self.held_out = output, own_language, held_out
-        self.counts: Counter[str] = Counter()
-        # By hash: the texts of a large corpus do not fit into memory.
-        self._known = HashSet()
+    output: DatasetWriter
+    own: str
+    held_out: set[int]
+    counts: Counter[str] = field(default_factory=Counter)
+    # By hash: the texts of a large corpus do not fit into memory.
+    known: HashSet = field(default_factory=HashSet)
 
     def write(self, lesson: Translation, *, held_out: bool = False) -> None:
         """Write a text and its translation, both with the teacher's vector of the text as their target."""
         self.output.document(text_id(lesson.source), lesson.source)
-        if self._known.add(lesson.source):
+        if self.known.add(lesson.source):
             self._put(self.own, lesson.source, lesson.source, held_out)
         if lesson.language != self.own:
             self._put(lesson.language, lesson.text, lesson.source, held_out)
@@ -119,7 +127,7 @@ class _Writer:
 
 
 def write_lessons(
-    read: Callable[[], Iterable[Translation]],
+    read: Read,
     folder: Path,
     *,
     settings: StudentDataSection,
@@ -176,15 +184,13 @@ def _others(before: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[st
         yield from (f"{prefix}{name}" for name in sorted({*was, *now}) if was.get(name) != now.get(name))
 
 
-def _trimmed(read: Callable[[], Iterable[Translation]]) -> Iterator[Translation]:
+def _trimmed(read: Read) -> Iterator[Translation]:
     """Texts with surrounding white space removed, as a corpus returns them, so that their ids stay equal."""
     for translation in read():
         yield replace(translation, source=translation.source.strip(), text=translation.text.strip())
 
 
-def _held_out(
-    read: Callable[[], Iterable[Translation]], settings: StudentDataSection, least: int, watch: Watch
-) -> set[int]:
+def _held_out(read: Read, settings: StudentDataSection, least: int, watch: Watch) -> set[int]:
     """Hashes of the teachers' texts to hold out."""
     fraction, limit = settings.validation_fraction, settings.max_validation
     known, distinct = HashSet(), list[int]()
@@ -199,15 +205,10 @@ def _held_out(
 
     chosen = held_out_queries(texts(), fraction, limit)
     if not least <= len(chosen) < len(distinct):
-        requirement = (
-            "texts on both sides"
-            if least == 1
-            else f"{least} different texts for validation, and some for training"
-        )
         raise DataError(
-            f"data.validation_fraction = {fraction} and data.max_validation = "
-            f"{limit} must leave {requirement}, got "
-            f"{len(chosen):,} of {len(distinct):,} held out; choose others, or add texts"
+            f"data.validation_fraction = {fraction} and data.max_validation = {limit} must leave {least} or "
+            f"more texts for validation and some for training, got {len(chosen):,} of {len(distinct):,} "
+            "held out; choose others, or add texts"
         )
     return {distinct[index] for index in chosen.tolist()}
 
@@ -244,13 +245,13 @@ class _Targets:
 
     width: int
     identity: Fingerprint
-    vectors: Callable[[Sequence[str]], Float[np.ndarray, "n e"]]
+    vectors: Callable[[Sequence[str]], Vectors]
 
     def fingerprint(self, side: Side) -> Fingerprint:
         del side
         return self.identity
 
-    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
+    def encode(self, texts: Sequence[str], *, side: Side) -> Vectors:
         del side
         return self.vectors(texts)
 
@@ -258,7 +259,7 @@ class _Targets:
 def _of_teacher(model: DualEncoder, side: Side) -> _Targets:
     """A teacher's vectors of one side; a zero vector is refused, since no student can have its direction."""
 
-    def vectors(texts: Sequence[str]) -> Float[np.ndarray, "n e"]:
+    def vectors(texts: Sequence[str]) -> Vectors:
         rows = model.encode(texts, side=side)
         if blind := [text for text, row in zip(texts, rows, strict=True) if not row.any()]:
             raise DataError(
@@ -280,7 +281,7 @@ def _joined(
     its weights: the bits of the vectors differ between machines.
     """
 
-    def vectors(texts: Sequence[str]) -> Float[np.ndarray, "n e"]:
+    def vectors(texts: Sequence[str]) -> Vectors:
         rows = joined_rows(stores, [text_id(text) for text in texts])
         return rows if directions is None else unit(rows @ directions)
 
@@ -288,7 +289,7 @@ def _joined(
     return _Targets(width, replace(first, weights=made_of, width=width), vectors)
 
 
-def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray, "n e"]:
+def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Vectors:
     """Concatenated vectors of texts by several teachers."""
     # Divided by the root of their number, the joined vectors have unit length, too, and their product is the
     # mean of the teachers' cosines.
@@ -296,15 +297,13 @@ def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray
     return np.concatenate(units, axis=1) / np.float32(np.sqrt(len(units)))
 
 
-def unit(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
+def unit(vectors: Vectors) -> Vectors:
     """Scale rows to length 1; a zero row stays."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1)
 
 
-def main_directions(
-    rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], width: int
-) -> tuple[Directions, float]:
+def main_directions(rows: Callable[[], Iterator[Vectors]], width: int) -> tuple[Directions, float]:
     """The directions in which vectors are largest; projecting onto them changes products between vectors
     least.
 
@@ -413,7 +412,7 @@ def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions
     """The directions of the teachers' joined vectors that a student of some width keeps."""
     count = stores[0].count
 
-    def rows() -> Iterator[Float[np.ndarray, "n e"]]:
+    def rows() -> Iterator[Vectors]:
         for start in range(0, count, _BLOCK):
             yield joined_rows(stores, stores[0].doc_ids(range(start, min(start + _BLOCK, count))))
 

@@ -36,6 +36,15 @@ from adiabat.models.encoder import Encoder
 from adiabat.store.analysers import SPACELESS
 from adiabat.store.text_vectors import EmbeddingCache
 
+Table = Float[np.ndarray, "v e"]
+"""The teacher's vector of each token."""
+
+Reduced = Float[np.ndarray, "v k"]
+"""The projections of each token's vector onto a few directions."""
+
+Counts = Int[np.ndarray, " v"]
+"""A number for each token."""
+
 TokenPooling = Literal["mean", "token", "first", "last"]
 """``mean``: over the token and the special tokens around it; ``token``: over the token's own states;
 ``first`` and ``last``: the first or last state."""
@@ -69,7 +78,7 @@ def token_vectors(
     pooling: TokenPooling = "mean",
     folder: Path | None = None,
     watch: Watch = SILENT,
-) -> Float[np.ndarray, "v e"]:
+) -> Table:
     """Pass sequences through a teacher with its projections, without prompts or normalisation; `folder` saves
     the vectors.
     """
@@ -112,12 +121,10 @@ Reduction = Literal["pca", "randomized", "ica"]
 dimensions; ``ica``: independent instead of uncorrelated directions, which van Dongen and Tulkens (model2vec)
 found worse."""
 
-Table = Float[np.ndarray, "v e"]
-
 
 def reduced(
     table: Table, dims: int, *, how: Reduction = "pca", seed: int = 0, watch: Watch = SILENT
-) -> tuple[Float[np.ndarray, "v k"], float]:
+) -> tuple[Reduced, float]:
     """Centre token vectors, and project them onto a few directions.
 
     Returns:
@@ -159,13 +166,11 @@ def require_dims(dims: int, rows: int, width: int) -> None:
         )
 
 
-def _independent(
-    table: Float[np.ndarray, "v e"], dims: int, seed: int, watch: Watch
-) -> Float[np.ndarray, "v k"]:
+def _independent(table: Table, dims: int, seed: int, watch: Watch) -> Reduced:
     """Independent directions, each of unit variance; a note tells if they did not converge."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        sources: Float[np.ndarray, "v k"] = FastICA(
+        sources: Reduced = FastICA(
             n_components=dims, whiten="unit-variance", random_state=seed
         ).fit_transform(table)
     if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
@@ -175,7 +180,7 @@ def _independent(
     return sources
 
 
-def _kept(table: Float[np.ndarray, "v e"], scores: Float[np.ndarray, "v k"]) -> float:
+def _kept(table: Table, scores: Reduced) -> float:
     """Share of the variance that a linear function of the projections explains."""
     # Onto an orthonormal basis Q of the projections: |Q^T X|^2 / |X|^2, both centred.
     centred = table - table.mean(axis=0)
@@ -351,12 +356,12 @@ def _normalized(model: TokenizerModel, text: str) -> str:
 
 def _require_known(teacher: Tokenizer, words: Iterable[Word], unknown: int | None) -> None:
     """Refuse words without any token of the teacher, which would all have the same vector."""
-    texts = {
-        word.place: (word.text, teacher.encode(word.text, add_special_tokens=False).ids) for word in words
-    }
-    if strange := [
-        f"{location}: {text!r}" for location, (text, ids) in texts.items() if set(ids) <= {unknown}
-    ]:
+    strange = []
+    for word in words:
+        ids = teacher.encode(word.text, add_special_tokens=False).ids
+        if set(ids) <= {unknown}:
+            strange.append(f"{word.place}: {word.text!r}")
+    if strange:
         raise DataError(
             f"the teacher must know a piece of each word, got {several(strange)}; "
             "remove these lines, or take another teacher"
@@ -418,8 +423,8 @@ class TokenCounts:
     `texts`.
     """
 
-    times: Int[np.ndarray, " v"]
-    containing: Int[np.ndarray, " v"]
+    times: Counts
+    containing: Counts
     texts: int
 
 

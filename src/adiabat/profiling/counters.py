@@ -289,7 +289,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class PairRows:
-    """Rows behind the counts, ascending, which findings quote; `distinct_pairs` has the first of each pair."""
+    """Rows behind the counts, ascending, which findings quote; `distinct_pairs` has each pair's first."""
 
     own_answer: list[int]
     negatives_that_answer: list[int]
