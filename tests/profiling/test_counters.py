@@ -29,7 +29,7 @@ from adiabat.profiling.counters import (
 from adiabat.profiling.profile_record import Groups, NamedGroup, PairCounts, SmallGroups
 from tests.data.files import write
 from tests.profiling.files import inspected, of_kind, sentence_of
-from tests.profiling.test_view import printed
+from tests.profiling.test_profile_view import printed
 
 BOTH = frozenset(("topic", "tag"))
 
