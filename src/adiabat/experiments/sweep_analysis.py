@@ -9,6 +9,8 @@ from operator import attrgetter
 from statistics import fmean
 from typing import Literal
 
+import numpy as np
+
 from adiabat.adiabatic.drift import OVERLAP_LOSS, ROTATION_SHARE, limits_of
 from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.sweep_result import (
@@ -25,6 +27,7 @@ from adiabat.results.sweep_result import (
     SweepResult,
     SweepRun,
     Value,
+    grouped,
     is_number,
     key_of,
     mean_of,
@@ -43,33 +46,25 @@ def with_variation(result: SweepResult) -> SweepResult:
     names = list(result.varied)
     if any(run.variant for run in result.runs):
         names.append(VARIANT)
-    values = [[_value(run, name) for name in names] for run in result.runs]
+    rows = [[_value(run, name) for name in names] for run in result.runs]
     settings = []
     for index, name in enumerate(names):
-        settings.append(Setting(name, _label(name, names), _distinct([row[index] for row in values])))
+        settings.append(Setting(name, _distinct([row[index] for row in rows])))
     positions: dict[tuple[object, ...], list[int]] = {}
-    for position, row in enumerate(values):
+    for position, row in enumerate(rows):
         positions.setdefault(tuple(map(key_of, row)), []).append(position)
-    cases = [_case(result, values[runs[0]], runs) for runs in positions.values()]
+    cases = [_case(result, rows[runs[0]], runs) for runs in positions.values()]
     view = SweepAnalysis(settings, cases, best=_best(result, cases))
-    view = replace(view, methods=_methods(result, view), drift_limits=_drift_limits(result, view))
-    return replace(result, variation=replace(view, equal_gain=_at_equal_gain(result, view)))
+    if result.others:
+        # Without tasks beside the targets, gains have no known cost, and harm has no labels.
+        view = replace(view, methods=_methods(view))
+        view = replace(view, equal_gain=_at_equal_gain(result.others, view))
+        view = replace(view, drift_limits=list(_drift_limits(result, view)))
+    return replace(result, variation=view)
 
 
 def _value(run: SweepRun, name: str) -> Value:
     return run.variant if name == VARIANT else run.varied.get(name)
-
-
-def _best(result: SweepResult, cases: Sequence[Case]) -> int | None:
-    """Position of the case with the largest gain, of those without harm; without other tasks, of those
-    without a failed run.
-    """
-    best, largest = None, -math.inf
-    for position, case in enumerate(cases):
-        fair = case.harmless if result.others else not case.failed
-        if fair and case.gain is not None and case.gain > largest:
-            best, largest = position, case.gain
-    return best
 
 
 def _distinct(values: Sequence[Value]) -> list[Value]:
@@ -82,15 +77,16 @@ def _distinct(values: Sequence[Value]) -> list[Value]:
     return [*sorted(numbers), *none]
 
 
-def _label(name: str, names: Sequence[str]) -> str:
-    """Short label of a dotted setting: its last word, with its table unless that is ``tune``; the whole name
-    if labels would collide.
+def _best(result: SweepResult, cases: Sequence[Case]) -> int | None:
+    """Position of the case with the largest gain, of those without harm; without other tasks, of those
+    without a failed run.
     """
-    table, _, last = name.rpartition(".")
-    label = last if table in ("", "tune") else f"{table} {last}"
-    if sum(other.rpartition(".")[2] == last for other in names) > 1:
-        label = name
-    return label.replace("_", " ")
+    best, largest = None, -math.inf
+    for position, case in enumerate(cases):
+        fair = case.harmless if result.others else not case.failed
+        if fair and case.gain is not None and case.gain > largest:
+            best, largest = position, case.gain
+    return best
 
 
 def _case(result: SweepResult, values: list[Value], positions: list[int]) -> Case:
@@ -188,7 +184,7 @@ def _pairs(runs: Sequence[SweepRun], task: str) -> Iterator[PairCounts]:
         for side in ("improved", "worsened", "improved_z", "worsened_z"):
             counts = [getattr(grid, side) for grid in grids]
             means.append(None if None in counts else fmean(counts))
-        yield PairCounts(task, comparison, similarity, sum(map(len, grids[0].after)), *means)
+        yield PairCounts(task, comparison, similarity, np.size(grids[0].after), *means)
 
 
 def _change_of_largest(layer: LayerChange) -> float:
@@ -219,39 +215,25 @@ def _most_changed(
 
 def is_moved(layer: LayerChange) -> bool:
     """Whether tuning moved a tensor."""
+    # A tensor of zeros has no relative change.
     return layer.largest_after > 0 if layer.relative is None else layer.relative > 0
 
 
 # --- Costs of gains ---
 
 
-def _methods(result: SweepResult, view: SweepAnalysis) -> list[Method]:
+def _methods(view: SweepAnalysis) -> list[Method]:
     """Cases with a gain, grouped by their non-numeric settings."""
-    if not result.others:
-        return []
-    categorical = [index for index, setting in enumerate(view.settings) if not setting.numeric]
-    groups = view.grouped([case for case in view.cases if case.gain is not None], categorical)
-    variants = [result.runs[cases[0].runs[0]].variant for cases in groups]
-    # Variants with names of their own tell the methods apart.
-    alone = all(variants) and len(set(variants)) == len(variants)
-    labelled = []
-    for index in categorical:
-        setting = view.settings[index]
-        if len(setting.values) > 1 and (setting.name == VARIANT or not alone):
-            labelled.append(index)
-    return [_method(view, cases, labelled) for cases in groups]
-
-
-def _method(view: SweepAnalysis, cases: Sequence[Case], labelled: Sequence[int]) -> Method:
-    label = view.described(cases[0], labelled)
-    if [view.settings[index].name for index in labelled] == [VARIANT]:
-        label = str(cases[0].values[labelled[0]])
     numeric = [index for index, setting in enumerate(view.settings) if setting.numeric]
-    amounts = {}
-    for case in cases:
-        amounts[view.cases.index(case)] = [_amount(case.values[index]) for index in numeric]
-    differing = sum(len(set(column)) > 1 for column in zip(*amounts.values(), strict=True))
-    return Method(label, sorted(amounts, key=amounts.__getitem__), differing == 1)
+    others = [index for index in range(len(view.settings)) if index not in numeric]
+    methods = []
+    for cases in grouped([case for case in view.cases if case.gain is not None], others):
+        amounts = {}
+        for case in cases:
+            amounts[view.cases.index(case)] = [_amount(case.values[index]) for index in numeric]
+        differing = sum(len(set(column)) > 1 for column in zip(*amounts.values(), strict=True))
+        methods.append(Method(sorted(amounts, key=amounts.__getitem__), differing == 1))
+    return methods
 
 
 def _amount(value: Value) -> float:
@@ -259,32 +241,28 @@ def _amount(value: Value) -> float:
     return float(value) if is_number(value) else math.inf
 
 
-def _at_equal_gain(result: SweepResult, view: SweepAnalysis) -> EqualGain | None:
+def _at_equal_gain(others: Sequence[str], view: SweepAnalysis) -> EqualGain | None:
     """Losses of the methods at the gain that most of them reach; of several such gains, at the largest.
 
-    Values between neighbouring cases are interpolated linearly; only gains of cases are considered. None if
-    no two methods reach the same gain above 0.
+    Only gains above 0 of cases are considered. None if no two methods reach the same one.
     """
-    lines, gains = {}, set[float]()
-    for method in view.methods:
+    lines = {}
+    for position, method in enumerate(view.methods):
         if method.line:
-            cases = [view.cases[position] for position in method.cases]
-            lines[method.label] = cases
-            gains.update(case.gain for case in cases if case.gain is not None and case.gain > 0)
-    most: list[Cost] = []
+            lines[position] = [view.cases[case] for case in method.cases]
+    gains = set[float]()
+    for cases in lines.values():
+        gains.update(case.gain for case in cases if case.gain is not None and case.gain > 0)
+    most = None
     for gain in sorted(gains):
         costs = []
-        for label, cases in lines.items():
+        for position, cases in lines.items():
             # A method may reach a gain more than once: take the lowest drift, otherwise the first.
-            if several := _costs(result.others, label, cases, gain):
+            if several := list(_costs(others, position, cases, gain)):
                 costs.append(min(several, key=_by_drift))
-        if len(costs) >= max(2, len(most)):
-            shared, most = gain, costs
-    if not most:
-        return None
-    reached = [cost.method for cost in most]
-    without = [method.label for method in view.methods if method.label not in reached]
-    return EqualGain(shared, sorted(most, key=lambda cost: (*_by_drift(cost), cost.method)), without)
+        if len(costs) >= max(2, len(most.costs) if most else 0):
+            most = EqualGain(gain, sorted(costs, key=_by_drift))
+    return most
 
 
 def _by_drift(cost: Cost) -> tuple[bool, float]:
@@ -292,20 +270,18 @@ def _by_drift(cost: Cost) -> tuple[bool, float]:
     return cost.drift is None, cost.drift or 0.0
 
 
-def _costs(others: Sequence[str], label: str, cases: Sequence[Case], gain: float) -> list[Cost]:
-    """Losses of a method wherever it reaches a gain."""
+def _costs(others: Sequence[str], method: int, cases: Sequence[Case], gain: float) -> Iterator[Cost]:
+    """Losses of a method wherever it reaches a gain, linear between neighbouring cases."""
     harmless = [case.gain for case in cases if case.harmless and case.gain is not None and case.gain > 0]
-    costs = []
     for left, right in pairwise(cases):
         low, high = left.gain or 0.0, right.gain or 0.0
         if min(low, high) <= gain <= max(low, high):
             share = (gain - low) / (high - low) if high != low else 0.0
             changes = {}
             for task in others:
-                changes[task] = _interpolated(_improvement(left, task), _improvement(right, task), share)
-            drift = _interpolated(left.drift.get(OVERLAP_LOSS), right.drift.get(OVERLAP_LOSS), share)
-            costs.append(Cost(label, changes, drift, 0 < share < 1, max(harmless, default=None)))
-    return costs
+                changes[task] = _between(_improvement(left, task), _improvement(right, task), share)
+            drift = _between(left.drift.get(OVERLAP_LOSS), right.drift.get(OVERLAP_LOSS), share)
+            yield Cost(method, changes, drift, 0 < share < 1, max(harmless, default=None))
 
 
 def _improvement(case: Case, task: str) -> float | None:
@@ -313,50 +289,43 @@ def _improvement(case: Case, task: str) -> float | None:
     return None if change is None else change.improvement
 
 
-def _interpolated(left: float | None, right: float | None, share: float) -> float | None:
+def _between(left: float | None, right: float | None, share: float) -> float | None:
     return None if left is None or right is None else left + share * (right - left)
 
 
 # --- Limits on drift ---
 
 
-def _drift_limits(result: SweepResult, view: SweepAnalysis) -> list[DriftLimit]:
+def _drift_limits(result: SweepResult, view: SweepAnalysis) -> Iterator[DriftLimit]:
     """Compare limits from noise with labelled damage, for each series of rates and measure of drift."""
-    if view.rate is None or not result.others:
-        return []
-    rate = view.settings.index(view.rate)
-    series = list(_rate_series(result, view, rate))
-    found = []
-    for label, cases in series:
+    rate = view.rate
+    if rate is None:
+        return
+    for cases in _rate_series(result, view, rate):
         for measure, limit in limits_of(result.noise).items():
             # The rotation share does not grow with the movement.
-            if cases and limit > 0 and measure != ROTATION_SHARE:
+            if limit > 0 and measure != ROTATION_SHARE:
                 steps = [_step(result, case, rate, measure) for case in cases]
-                found.append(
-                    limit_beside_labels(
-                        steps, limit, series=label if len(series) > 1 else "", measure=measure
-                    )
-                )
-    return found
+                positions = [view.cases.index(case) for case in cases]
+                yield limit_beside_labels(steps, limit, cases=positions, measure=measure)
 
 
-def _rate_series(result: SweepResult, view: SweepAnalysis, rate: int) -> Iterator[tuple[str, list[Case]]]:
+def _rate_series(result: SweepResult, view: SweepAnalysis, rate: int) -> Iterator[list[Case]]:
     """Cases that differ only in their rate, up to the first with unknown harm; a failed run is harm."""
     others = [index for index in range(len(view.settings)) if index != rate]
     measured = []
     for case in view.cases:
         if is_number(case.values[rate]) and (case.failed or case.drift):
             measured.append(case)
-    series = [cases for cases in view.grouped(measured, others) if len(cases) >= LEAST_RATES]
-    varied = [index for index in others if len(view.settings[index].values) > 1]
-    for label, cases in zip(view.line_labels(varied, series), series, strict=True):
+    for cases in grouped(measured, others):
         known = []
         for case in sorted(cases, key=lambda case: _amount(case.values[rate])):
             judged = all(_is_judged(case.change(task), len(case.runs)) for task in result.others)
             if not case.failed and not judged:
                 break
             known.append(case)
-        yield label, known
+        if known and len(cases) >= LEAST_RATES:
+            yield known
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,33 +348,29 @@ def _step(result: SweepResult, case: Case, rate: int, measure: str) -> Step:
 
 
 def limit_beside_labels(
-    steps: Sequence[Step], limit: float, *, series: str = "", measure: str = ""
+    steps: Sequence[Step], limit: float, *, cases: Sequence[int] = (), measure: str = ""
 ) -> DriftLimit:
     """Compare a drift limit with labelled damage.
 
     Args:
-        steps: At least one, in any order, each rate once. If drift does not rise with the rate, the bracket
-            may be empty, with its second limit not above its first.
+        steps: At least one, lowest rate first. If drift does not rise with the rate, the bracket may be
+            empty, with its second limit not above its first.
     """
-    ascending = sorted(steps, key=attrgetter("rate"))
-    rates = [step.rate for step in ascending]
-    if not rates or len(set(rates)) < len(rates):
-        raise ValueError(f"steps must be one for each rate, and at least one, got rates {rates}")
-    within = list(takewhile(lambda step: step.drift <= limit, ascending))
-    unharmed = list(takewhile(lambda step: not step.harmed, ascending))
+    within = list(takewhile(lambda step: step.drift <= limit, steps))
+    unharmed = list(takewhile(lambda step: not step.harmed, steps))
     # Damage begins at the first step after those without harm.
-    beyond = ascending[len(unharmed)] if len(unharmed) < len(ascending) else None
+    beyond = steps[len(unharmed)] if len(unharmed) < len(steps) else None
     # A failed run does not end a bracket.
     end = None if beyond is None or math.isinf(beyond.drift) else beyond.drift
     return DriftLimit(
-        series,
+        list(cases),
         measure,
         limit,
         safe=within[-1].rate if within else None,
         harmless=unharmed[-1].rate if unharmed else None,
         harmed=list(beyond.harmed) if beyond else [],
         bracket=(max((step.drift for step in unharmed), default=0.0), end),
-        agreement=_agreement(len(within), len(unharmed), len(ascending)),
+        agreement=_agreement(len(within), len(unharmed), len(steps)),
     )
 
 

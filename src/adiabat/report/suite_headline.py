@@ -1,9 +1,11 @@
 """The headline of a suite, its reservations and sentences, within what its comparisons allow."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adiabat.core.text import DASH, NO_BREAK, counted
+from adiabat.core.text import counted
+from adiabat.report.captions import text_of
 from adiabat.report.evaluation_headline import margin_of
 from adiabat.report.format import (
     EVEN,
@@ -96,22 +98,21 @@ def level(score: Score) -> str:
 def headline(view: Overview) -> str:
     """Number of tasks on which each model is best, or better than the baseline."""
     result = view.result
-    contested = [task for task in result.tasks if view.rankings[task.name].best]
     if not result.tasks:
         return "Nothing was measured."
+    contested = [task for task in result.tasks if view.rankings[task.name].best]
     if not contested:
         levels = [
-            f"{named(task.name)} {task.measure} {level(scores[0])}"
-            for task in result.tasks
-            if (scores := view.on(task.name))
+            f"{named(task.name)} {task.measure} {level(view.on(task.name)[0])}" for task in result.tasks
         ]
         return f"{first_few(levels)}. No task has two models to compare, so differences are unknown."
     if len(contested) == 1:
         return _one_task(view, contested[0])
     names, elsewhere = [task.name for task in contested], result.beside_best
     if result.baseline is None or len(elsewhere) == len(names):
-        return f"{_winners(view, names)}."
-    return joined(_baseline(result), _without_baseline(view, elsewhere))
+        return f"{_wins(view, names)}."
+    without = f"Without {named(result.baseline)}: {_wins(view, elsewhere)}." if elsewhere else ""
+    return joined(_baseline(result), without)
 
 
 def _one_task(view: Overview, task: SuiteTask) -> str:
@@ -148,42 +149,20 @@ def _against_baseline(model: str, verdicts: dict[Word, int], margin: str) -> str
     return f"{model} is {better}, worse on {verdicts['worse']}, {held}, undecided on {verdicts['undecided']}"
 
 
-def _without_baseline(view: Overview, tasks: Sequence[str]) -> str:
-    """The best models on tasks that the baseline did not run."""
-    baseline = named(view.result.baseline or "")
-    if not tasks:
-        return ""
-    if len(tasks) > 1:
-        return f"On the {counted(len(tasks), 'task')} without {baseline}: {_wins(view, tasks)}."
-    task = next(task for task in view.result.tasks if task.name == tasks[0])
-    return f"On {named(task.name)}, without {baseline}: {best_of(view, task)}."
-
-
-def _winners(view: Overview, tasks: Sequence[str]) -> str:
-    open_tasks = sum(not view.rankings[task].clear for task in tasks)
-    clause = "on every task the best is measurably better than all others"
-    if open_tasks:
-        clause = f"on {counted(open_tasks, 'task')} the best has no measurable lead"
-    total = f" of {counted(len(tasks), 'task')}"
-    return f"{_wins(view, tasks, total=total)}; {clause}"
-
-
-def _wins(view: Overview, tasks: Sequence[str], *, total: str = "") -> str:
-    """The number of tasks on which each model is best, highest first; `total` states the number of tasks."""
-    best = {
-        model.name: [task for task in tasks if model.name in view.rankings[task].best]
-        for model in view.result.models
-    }
-    ranked = sorted(filter(best.__getitem__, best), key=lambda model: -len(best[model]))
-    counts = [(named(model), len(best[model]), _clearly(view, best[model])) for model in ranked]
-    clauses = [f"{model} on {count} ({clearly})" for model, count, clearly in counts[1:]]
-    model, count, clearly = counts[0]
-    return first_few([f"{model} is best on {count}{total} ({clearly})", *clauses], separator=", ")
-
-
-def _clearly(view: Overview, tasks: Sequence[str]) -> str:
-    clear = sum(view.rankings[task].clear for task in tasks)
-    return "none clearly" if not clear else "all clearly" if clear == len(tasks) > 1 else f"{clear} clearly"
+def _wins(view: Overview, tasks: Sequence[str]) -> str:
+    """The number of tasks on which each model is best, and measurably so; highest first."""
+    best: Counter[str] = Counter()
+    clear: Counter[str] = Counter()
+    for task in tasks:
+        ranking = view.rankings[task]
+        best.update(ranking.best)
+        if ranking.clear:
+            clear.update(ranking.best)
+    clauses: list[str] = []
+    for model, count in best.most_common():
+        lead = f"is best on {count} of {counted(len(tasks), 'task')}" if not clauses else f"on {count}"
+        clauses.append(f"{named(model)} {lead} ({clear[model]} clearly)")
+    return first_few(clauses, separator=", ")
 
 
 def tone(result: SuiteResult) -> Tone:
@@ -200,74 +179,32 @@ def tone(result: SuiteResult) -> Tone:
     )
 
 
-def about_pairings(result: SuiteResult) -> list[str]:
-    """What the verdicts of the comparisons hold for, and how many are open."""
-    comparisons = counted(len(result.pairings), "comparison")
-    family = f"all {comparisons}" if len(result.pairings) > 1 else "the one comparison"
-    undecided = sum(pairing.verdict == "undecided" for pairing in result.pairings)
-    are = "is" if undecided == 1 else "are"
-    verdicts = (
-        f"Better and worse hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main "
-        "measures: at most about one in twenty reported differences is expected to be false. Not worse is "
-        f"not corrected: each such comparison excludes a loss of {margin_of(result.settings)} for itself, at "
-        f"one-sided 95{NO_BREAK}%. Other measures have intervals but no verdicts."
-    )
-    open_comparisons = (
-        f"{undecided} of {comparisons} {are} undecided: the data neither show a "
-        "change nor exclude a loss of the margin; "
-        "each task states the smallest difference that its data would detect."
-    )
-    return [*([verdicts] if result.pairings else []), *([open_comparisons] if undecided else [])]
-
-
 def reservations(result: SuiteResult) -> list[str]:
     """Reservations that an honest reader should know."""
-    tasks = len(result.tasks)
-    lacking = [
-        f"{named(standing.model)} ({standing.tasks})"
-        for standing in result.analysis.models
-        if standing.tasks < tasks
-    ]
-    coverage = (
-        f"Some models did not run all {tasks} tasks: {listed(lacking)}. "
-        "Each model is counted over its own tasks."
-    )
-    return [
-        *about_pairings(result),
-        *([joined(coverage, about_ranks(result))] if lacking else []),
-        about_runs(result),
-        *filter(None, result.notes),
-    ]
-
-
-def about_ranks(result: SuiteResult) -> str:
-    """Why some models have no mean rank."""
-    contested = any(ranking.best for ranking in result.analysis.tasks)
-    if not contested or all(standing.mean_rank is not None for standing in result.analysis.models):
-        return ""
-    return f"Mean ranks are over all tasks run by several models; {DASH}: a model lacks one of them."
+    sentences = []
+    if result.pairings:
+        undecided = sum(pairing.verdict == "undecided" for pairing in result.pairings)
+        counts = {"undecided": undecided, "comparisons": counted(len(result.pairings), "comparison")}
+        sentences.append(text_of("suite", "verdicts", margin=margin_of(result.settings), **counts))
+    lacking = []
+    for standing in result.analysis.models:
+        if standing.tasks < len(result.tasks):
+            lacking.append(f"{named(standing.model)} ({standing.tasks})")
+    if lacking:
+        sentences.append(text_of("suite", "coverage", tasks=len(result.tasks), models=listed(lacking)))
+    return [*sentences, about_runs(result), *filter(None, result.notes)]
 
 
 def references(result: SuiteResult) -> str:
     """The model that others are compared with, task by task."""
-    baseline, others = result.baseline, result.beside_best
     if not result.pairings:
         return "No task has two models to compare."
-    if result.mixed:
-        beside = (
-            f"{named(baseline or '')} where it ran the task, otherwise with the best of "
-            f"the task ({listed([*map(named, others)])}),"
-        )
-        return f"Models are compared with {beside} on the same units."
-    if baseline is not None and others:
-        return (
-            f"{named(baseline)} shares no task with others: every model is compared "
-            "with the best of the task on the same units."
-        )
-    return (
-        "Every model is compared with "
-        f"{'the best of the task' if baseline is None else named(baseline)} on the same units."
-    )
+    reference = "the best of the task"
+    if result.baseline is not None:
+        reference = named(result.baseline)
+        if result.beside_best:
+            reference += ", or with the best of a task that it did not run"
+    return f"Every model is compared with {reference}, on the same units."
 
 
 def beside(view: Overview, task: str) -> str:
@@ -283,15 +220,8 @@ def beside(view: Overview, task: str) -> str:
 def about_runs(result: SuiteResult) -> str:
     """Which values are means over seeds, and which variation the intervals cover."""
     several = [f"{named(model.name)} ({runs_of(model)})" for model in result.models if model.runs]
-    if not several:
-        return "Every model is one run: intervals cover variation between units, not between training seeds."
-    others = (
-        ""
-        if len(several) == len(result.models)
-        else "All others are one run; their intervals cover variation between units."
-    )
-    return joined(
-        f"Means over several seeds, with intervals over seeds and units: {listed(several)}.", others
+    return (
+        text_of("suite", "several-runs", models=listed(several)) if several else text_of("suite", "one-run")
     )
 
 
@@ -318,18 +248,7 @@ def best_of(view: Overview, task: SuiteTask) -> str:
     )
 
 
-def key(result: SuiteResult) -> list[str]:
+def key() -> str:
     """The meaning of the marks in a table of models and tasks."""
-    if not any(ranking.best for ranking in result.analysis.tasks):
-        return []
-    baseline = named(result.baseline or "")
     verdicts = ", ".join(f"{sign} {verdict}" for verdict, sign in VERDICT_MARKS.items())
-    worse = VERDICT_MARKS["worse"]
-    if result.mixed:
-        best = f"in columns against the best: {EVEN} not measurably worse, {worse} measurably worse"
-        marks = [f"in columns against {baseline}: {verdicts}", best]
-    elif result.beside_best:
-        marks = [f"{EVEN} not measurably worse than the best", f"{worse} measurably worse than the best"]
-    else:
-        marks = [f"{verdicts} against {baseline}"]
-    return ["bold: the best value of a task", *marks]
+    return text_of("suite", "marks", even=EVEN, verdicts=verdicts)

@@ -1,13 +1,14 @@
 """The page of a suite, and its tables as CSV, Markdown, LaTeX and terminal text."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer
+from adiabat.core.text import DASH, NO_BREAK, cut, integer
 from adiabat.report import format as texts
 from adiabat.report import suite_headline as words
+from adiabat.report.captions import glossary, text_of
 from adiabat.report.charts import short
 from adiabat.report.evaluation_headline import RANKINGS
 from adiabat.report.measure_terms import explained, measures_section
@@ -33,42 +34,8 @@ MOST_ROWS = 80
 """Maximum number of models for which the terminal shows every model on every task; beyond it, only the best
 and those not measurably worse."""
 
-
-_INTERVALS = (
-    "Intervals",
-    "t intervals over units (queries, pairs, texts), and over seeds where a model has several "
-    "runs; bootstrap intervals (BCa) of Spearman, average "
-    "precision and V-measure. Intervals of differences are paired; intervals "
-    "of values may overlap even where models differ.",
-)
-_COMPARED = [
-    (
-        "p and verdict",
-        "p tests the paired difference by sign flips of the units, by the bootstrap "
-        "tails if units have no scores, or by a t test if a model has "
-        "several seeds. A verdict requires an interval that excludes zero and a p that "
-        "passes Benjamini–Hochberg over the main measures "
-        "of all tasks and models. Against the best of a task, p is first corrected for "
-        "all its pairs. Not worse: no such change, and the "
-        "one-sided 95\N{NO-BREAK SPACE}% bound excludes a loss of the margin.",
-    ),
-    (
-        "Best, and not measurably worse",
-        "The best of a task was picked by the values shown, which overstates its lead. "
-        "A model that is not measurably worse may be better.",
-    ),
-    (
-        "Effect",
-        "dz: mean over standard deviation of the units’ differences. Gained and lost "
-        "count units on which the model does better and worse.",
-    ),
-    ("Detectable", f"The smallest true difference that these units would detect with 80{NO_BREAK}% power."),
-    (
-        "Mean rank",
-        "1 is the best of a task; equal values share their ranks. The mean is "
-        "over all tasks run by several models.",
-    ),
-]
+NOTE_LENGTH = 1000
+"""Maximum characters of a sentence beside an exported table."""
 
 
 def page(result: SuiteResult) -> Page:
@@ -80,9 +47,11 @@ def page(result: SuiteResult) -> Page:
         tone=words.tone(result),
         reservations=words.reservations(result),
         sections=comparison(result),
-        facts=[("compared with", _against(result)), ("resamples", integer(result.resamples))],
+        facts=[
+            ("compared with", result.baseline or "the best of each task"),
+            ("resamples", integer(result.resamples)),
+        ],
         time="time for encoding and measuring",
-        settings=_settings(result.settings),
     )
 
 
@@ -99,7 +68,8 @@ def comparison(result: SuiteResult) -> list[Section | None]:
         )
     ]
     tasks += [task_section(view, task, position) for position, task in enumerate(result.tasks)]
-    tasks.append(Terms(terms=[_INTERVALS, *(_COMPARED if result.pairings else []), *others]))
+    compared = glossary("suite-compared") if result.pairings else []
+    tasks.append(Terms(terms=[*glossary("suite"), *compared, *others]))
     return [_matrix_section(view), _over_all(view), Group(id="tasks", title="Task by task", sections=tasks)]
 
 
@@ -116,16 +86,10 @@ def exports(result: SuiteResult) -> dict[str, Callable[[], str]]:
 def terminal(result: SuiteResult) -> list[Table]:
     """Models on every task, then over all tasks."""
     view = Overview(result)
-    two = ""
+    caption = [words.headline(view)]
     if result.mixed:
-        others = counted(len(result.beside_best), "task")
-        two = (
-            f"{words.references(result)} Better, not worse, undecided and worse: against "
-            f"{texts.named(result.baseline or '')}; even: "
-            f"against the best, on the other {others}."
-        )
-    caption = " ".join(filter(None, [words.headline(view), two, words.about_ranks(result)]))
-    return [_by_task(view), replace(_standings(view, page=False), caption=[caption])]
+        caption.append(words.references(result))
+    return [_by_task(view), replace(_standings(result), caption=[" ".join(caption)])]
 
 
 def notes(result: SuiteResult) -> list[str]:
@@ -144,23 +108,19 @@ def _by_task(view: Overview) -> Table:
     columns += [Column("difference [95 %]", "number"), Column("verdict")]
     table = Table(title=view.result.title, columns=columns)
     for task in view.result.tasks:
-        scores = all_scores = view.on(task.name)
-        ranking = view.rankings[task.name]
+        ranking, scores = view.rankings[task.name], view.on(task.name)
+        shown = scores
         if len(view.scores) > MOST_ROWS and ranking.against in ranking.best:
-            scores = [score for score in all_scores if score.model in ranking.even]
-        details = task.measure
-        if task.lower_is_better:
-            details += ", lower is better"
-        if task.kind == "triplets":
-            details += ", listed candidates"
+            shown = [score for score in scores if score.model in ranking.even]
+        measure = ", ".join(filter(None, [task.measure, direction(task.lower_is_better)]))
         beside = Cell(short(words.beside(view, task.name)), tone="muted")
-        table.add(Cell(task.name, bold=True), Cell(details, tone="muted"), beside, Cell(""))
-        for score in scores:
+        table.add(Cell(task.name, bold=True), Cell(measure, tone="muted"), beside, Cell(""))
+        for score in shown:
             best = score.model in ranking.best
             cells = (Cell(f"  {score.model}", bold=best), Cell(words.level(score), bold=best))
             table.add(*cells, *_compared_in_terminal(view, score))
-        if len(scores) < len(all_scores):
-            table.add(f"  and {len(all_scores) - len(scores)} more", Cell(""), Cell(""), Cell(""))
+        if len(shown) < len(scores):
+            table.add(f"  and {len(scores) - len(shown)} more", Cell(""), Cell(""), Cell(""))
     return table
 
 
@@ -179,31 +139,29 @@ def _compared_in_terminal(view: Overview, score: Score) -> tuple[Cell, Cell]:
     return Cell(DASH), Cell("clearly best" if ranking.clear else "best")
 
 
-def _matrix(view: Overview, *, on_page: bool) -> Table:
-    """Models by tasks; on paper with their mean ranks."""
+def _matrix(view: Overview) -> Table:
+    """Models by tasks, with their mean ranks."""
     result, columns = view.result, [Column("model", "name")]
-    tasks = [task for _, of_kind in by_kind(result.tasks) for task in of_kind]
-    for task in tasks:
-        below = [words.measure(view, task), direction(task.lower_is_better), words.beside(view, task.name)]
-        if not on_page:
-            below = [", ".join(filter(None, below[:2])), *filter(None, below[2:])]
-        head = texts.cut_name(task.name, limit=32 if on_page else 200)
-        first, kind = first_click(task.lower_is_better), words.KINDS[task.kind]
-        columns.append(Column(head, "number", below, first, full=task.name, group=kind))
-    if not on_page:
-        columns.append(Column("mean rank", "number"))
-    table = Table(columns=columns, sortable=True, look="matrix")
+    tasks = []
+    for kind, of_kind in by_kind(result.tasks):
+        for task in of_kind:
+            below = [
+                words.measure(view, task),
+                direction(task.lower_is_better),
+                words.beside(view, task.name),
+            ]
+            head, first = texts.cut_name(task.name, limit=32), first_click(task.lower_is_better)
+            group, sub = words.KINDS[kind], [line for line in below if line]
+            columns.append(Column(head, "number", sub, first, full=task.name, group=group))
+            tasks.append(task)
+    table = Table(
+        columns=[*columns, Column("mean rank", "number", first="ascending")], sortable=True, look="matrix"
+    )
     ranks = {standing.model: standing.mean_rank for standing in result.analysis.models}
     for model in result.models:
-        runs, below = words.runs_of(model), list[str]()
-        if on_page and model.name == result.baseline:
-            below.append("baseline")
-        if on_page and runs > 1:
-            below.append(f"mean of {counted(runs, 'run')}")
-        cells = [Cell(cut(model.name, limit=80), below), *(_value(view, task, model) for task in tasks)]
-        if not on_page:
-            cells.append(_rank_cell(ranks[model.name]))
-        table.add(*cells)
+        about = "baseline" if model.name == result.baseline else ""
+        cells = [Cell(cut(model.name, limit=80), [about]), *(_value(view, task, model) for task in tasks)]
+        table.add(*cells, _rank_cell(ranks[model.name]))
     return table
 
 
@@ -239,8 +197,8 @@ def _matrix_section(view: Overview) -> Group:
         lead=f"The main measure of each task with its 95{NO_BREAK}% interval. "
         f"{words.references(view.result)}",
         sections=[
-            _matrix(view, on_page=True),
-            Notes(title="", notes=[("marks", "; ".join([*words.key(view.result), "– not measured"]))]),
+            _matrix(view),
+            Notes(title="", notes=[("marks", words.key())]),
             measures_section(task.measure for task in view.result.tasks),
         ],
     )
@@ -248,22 +206,13 @@ def _matrix_section(view: Overview) -> Group:
 
 def _over_all(view: Overview) -> Group:
     result = view.result
-    lead = (
-        "Tasks have different measures and scales, so scores are not averaged over all of them. Ranks can be "
-        "averaged, but do not show how far apart two models are, and they depend on the other models "
-        "measured."
-    )
-    if result.analysis.means:
-        lead += (
-            " Kinds whose tasks share one measure also have plain means, with tasks weighted equally. Tasks "
-            "are not a random sample, so these means have no interval."
-        )
     notes = [(model.name, model.notes) for model in result.models]
     about = notes_section("Notes on models", notes, everyone="all models")
     sections: list[Section | None] = [_models(result), about]
     if not result.pairings:
         return Group(id="over-all", title="Models", sections=sections)
-    standings = _standings(view, page=True)
+    standings = _standings(result)
+    lead = text_of("suite", "over-all")
     return Group(id="over-all", title="Over all tasks", lead=lead, sections=[standings, *sections])
 
 
@@ -285,78 +234,34 @@ def _models(result: SuiteResult) -> Table:
     return table
 
 
-def _standings(view: Overview, *, page: bool) -> Table:
-    """Counts of each model; the page adds means by kind."""
-    result = view.result
-    table = Table(columns=_standing_heads(view, page=page), sortable=page)
-    for standing in result.analysis.models:
-        cells: list[Content] = [Cell(cut(standing.model, limit=80), bold=page), standing.tasks, standing.best]
-        if result.baseline is None:
-            cells.append(standing.clear)
-        else:
-            counts = standing.verdicts or {}
-            cells += [counts.get(verdict) for verdict in WORDS]
-        if result.beside_best or result.baseline is None:
-            cells.append(standing.even)
-        cells.append(_rank_cell(standing.mean_rank))
-        for mean in result.analysis.means if page else ():
-            cells.append(value_cell(mean.values[standing.model], text=texts.value))
-        table.add(*cells)
-    return table
-
-
-def _standing_heads(view: Overview, *, page: bool) -> list[Column]:
-    """Columns of the standings, most of which show the largest first at a click."""
-    result, first = view.result, "descending"
-    columns = [
-        Column("model", "name"),
-        Column("tasks", "number", first=first),
-        Column("best", "number", first=first),
-    ]
+def _standings(result: SuiteResult) -> Table:
+    """Counts of each model, its mean rank, and its means by kind."""
+    standings, most_first = result.analysis.models, "descending"
+    names: list[Content] = [Cell(cut(standing.model, limit=80), bold=True) for standing in standings]
+    columns: list[tuple[Column, list[Content]]] = [(Column("model", "name"), names)]
+    counts = {"tasks": "tasks", "best": "best", "even": "even with the best"}
     if result.baseline is None:
-        columns.append(Column("clearly best" if page else "clearly", "number", first=first))
-    else:
-        than = [f"than {texts.named(result.baseline)}"] if result.mixed and page else []
-        for verdict in WORDS:
-            below = [] if verdict == "undecided" else than
-            columns.append(Column(verdict, "number", below, "" if verdict == "worse" else first))
-    others = len(result.beside_best)
-    if others or result.baseline is None:
-        below = [f"of {counted(others, 'other task')}"] if result.baseline is not None and page else []
-        head = "not measurably worse than the best" if page else "even"
-        columns.append(Column(head, "number", below, first))
-    columns.append(Column("mean rank", "number", first="ascending"))
-    if page:
-        for mean in result.analysis.means:
-            below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
-            first = first_click(mean.lower_is_better)
-            columns.append(Column(words.KINDS[mean.kind], "number", below, first))
-    return columns
-
-
-def _against(result: SuiteResult) -> str:
-    best = "the best of each task" if result.beside_best else ""
-    return f"{result.baseline}; {best} that it did not run" if result.mixed else best or result.baseline or ""
-
-
-_REPORTED = frozenset(("report", "measures"))
-"""The setting of the reported measures, and its name in earlier results."""
-
-
-def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without those that no task uses."""
-    tasks, unused = [], True
-    for task in settings.get("tasks", ()):
-        tasks.append({key: value for key, value in task.items() if value not in ({}, [])})
-        if task.get("kind") in ("retrieval", "triplets") and _REPORTED.isdisjoint(tasks[-1]):
-            unused = False
-    if not tasks:
-        return dict(settings)
-    shown = {**settings, "tasks": tasks}
-    if unused:
-        measure = settings.get("measure", {})
-        shown["measure"] = {key: value for key, value in measure.items() if key not in _REPORTED}
-    return shown
+        counts["clear"] = "clearly best"
+    for name, head in counts.items():
+        of_models: list[Content] = [getattr(standing, name) for standing in standings]
+        columns.append((Column(head, "number", first=most_first), of_models))
+    for verdict in WORDS:
+        judged: list[Content] = [(standing.verdicts or {}).get(verdict) for standing in standings]
+        columns.append((Column(verdict, "number", first=most_first), judged))
+    ranks: list[Content] = [_rank_cell(standing.mean_rank) for standing in standings]
+    columns.append((Column("mean rank", "number", first="ascending"), ranks))
+    for mean in result.analysis.means:
+        below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
+        first = first_click(mean.lower_is_better)
+        means: list[Content] = [
+            value_cell(mean.values[standing.model], text=texts.value) for standing in standings
+        ]
+        columns.append((Column(words.KINDS[mean.kind], "number", below, first), means))
+    filled = [column for column in columns if any(content is not None for content in column[1])]
+    table = Table(columns=[head for head, _ in filled], sortable=True)
+    for row in zip(*(contents for _, contents in filled), strict=True):
+        table.add(*row)
+    return table
 
 
 _CSV = [
@@ -447,43 +352,43 @@ def _ends(prefix: str, interval: tuple[float, float] | None) -> dict[str, float]
     return {} if interval is None else {f"{prefix}low": interval[0], f"{prefix}high": interval[1]}
 
 
-def _lines(view: Overview) -> tuple[list[str], list[str]]:
-    """Sentences around an exported table: the meaning of its marks, reservations, and all notes."""
-    result = view.result
+def _marks(view: Overview) -> list[str]:
+    """What stands below an exported table: its reference, and the meaning of its marks."""
+    return [words.references(view.result), words.key()]
+
+
+def _notes(result: SuiteResult) -> list[str]:
+    """Reservations, and the notes on models and tasks."""
     notes = gathered([(model.name, model.notes) for model in result.models], everyone="all models")
     notes += gathered([(task.name, task.notes) for task in result.tasks], everyone="all tasks")
-    marks = [*words.key(result), "95 % intervals in brackets"]
-    return marks, [
-        *words.reservations(result),
-        *(f"{texts.cut_name(names, limit=200)}: {note}" for names, note in notes),
-    ]
+    said = [f"{texts.cut_name(names, limit=200)}: {note}" for names, note in notes]
+    return [*words.reservations(result), *said]
 
 
 def _markdown(view: Overview) -> str:
     """Models by tasks, in Markdown."""
-    marks, notes = _lines(view)
-    table = _matrix(view, on_page=False).to_markdown().rstrip("\n")
-    sentences = [markdown(words.references(view.result)), f"{markdown('; '.join(marks))}."]
-    items = "\n".join(f"- {markdown(cut(note, limit=1000))}" for note in notes)
-    return (
-        "\n\n".join(
-            [
-                markdown(cut(view.result.title, limit=200)),
-                markdown(words.headline(view)),
-                table,
-                *sentences,
-                items,
-            ]
-        )
-        + "\n"
-    )
+    result, tables = view.result, [_matrix(view)]
+    return markdown_file(result.title, words.headline(view), tables, _marks(view), _notes(result))
 
 
 def _latex(view: Overview) -> str:
     """Models by tasks, in LaTeX."""
-    marks, notes = _lines(view)
-    comments = [view.result.title, words.headline(view), words.references(view.result), *marks, *notes]
-    return (
-        "".join(f"% {cut(comment, limit=1000)}\n" for comment in comments)
-        + _matrix(view, on_page=False).to_latex()
-    )
+    comments = [view.result.title, words.headline(view), *_marks(view), *_notes(view.result)]
+    return latex_file(comments, _matrix(view))
+
+
+def markdown_file(
+    title: str, headline: str, tables: Sequence[Table], marks: Sequence[str], notes: Sequence[str]
+) -> str:
+    """Tables with their headline above, and the meaning of their marks and notes below."""
+    blocks = [markdown(cut(title, limit=200)), markdown(headline)]
+    blocks += [table.to_markdown().rstrip("\n") for table in tables if table.columns]
+    blocks += [markdown(sentence) for sentence in marks]
+    blocks.append("\n".join(f"- {markdown(cut(note, limit=NOTE_LENGTH))}" for note in notes))
+    return "\n\n".join(blocks) + "\n"
+
+
+def latex_file(comments: Sequence[str], table: Table) -> str:
+    """A table behind what people should know of it, in comments."""
+    lines = [f"% {cut(comment, limit=NOTE_LENGTH)}\n" for comment in comments]
+    return "".join(lines) + table.to_latex()

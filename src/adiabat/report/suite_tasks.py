@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -11,6 +10,7 @@ from jaxtyping import Float
 from adiabat.core.text import DASH, MINUS, NO_BREAK, counted, cut, integer
 from adiabat.report import format as texts
 from adiabat.report import suite_headline as words
+from adiabat.report.captions import text_of
 from adiabat.report.chart_style import LEAST_REACH
 from adiabat.report.charts import ForestRow, forest, short
 from adiabat.report.evaluation_page import grid_counts
@@ -19,7 +19,6 @@ from adiabat.report.suite_headline import Overview
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell, verdict_cell
 from adiabat.results.evaluation_result import Change
 from adiabat.results.suite_result import Score, SuiteGrid, SuiteTask, UnitRow, equal_values
-from adiabat.results.verdict import Reason
 
 TEXT_LENGTH = 240
 """Maximum characters of a unit's text on the page; of each text for pairs."""
@@ -43,23 +42,19 @@ def task_section(view: Overview, task: SuiteTask, position: int) -> Group:
         sizes.append(counted(task.documents, "document"))
     if task.languages:
         sizes.append(counted(len(task.languages), "language"))
-    direction = "lower" if task.lower_is_better else "higher"
+    way = "lower" if task.lower_is_better else "higher"
     units = [row for row in result.units if row.task == task.name]
     return Group(
         id=f"task-{position}",
         title=cut(task.name, limit=120),
         subtitle=words.best_of(view, task),
-        lead=f"{words.KINDS[task.kind]}; {', '.join(sizes)}; {words.measure(view, task)} "
-        f"({direction} is better)",
+        lead=f"{words.KINDS[task.kind]}; {', '.join(sizes)}; {words.measure(view, task)} ({way} is better)",
         folded=True,
         opened=position == 0,
         sections=[
             _forest(view, task, position),
             _compared(view, task),
-            *_grids(
-                [grid for grid in result.grids if grid.task == task.name],
-                against=view.rankings[task.name].against,
-            ),
+            *_grids([grid for grid in result.grids if grid.task == task.name]),
             _units(view, task, units, position) if units else None,
             _all_measures(view, task),
         ],
@@ -91,10 +86,7 @@ def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
         ),
         label=f"Differences to {cut(against, limit=60)} with 95 percent intervals; "
         "the table below holds the numbers",
-        caption="Filled: better, not worse or worse after the correction. Open: undecided. "
-        "An interval covers one comparison and may "
-        "exclude zero; "
-        "the verdict is corrected over all of them.",
+        caption=text_of("suite", "forest"),
     )
 
 
@@ -157,50 +149,43 @@ def _gained(change: Change) -> Cell:
     return Cell(f"+{change.gained:,} {MINUS}{change.lost:,}", value=change.gained - change.lost)
 
 
-def _grids(grids: Sequence[SuiteGrid], *, against: str | None) -> list[Group]:
+def _grids(grids: Sequence[SuiteGrid]) -> list[Group]:
     """Heat maps of a language grid: values of each model, and its differences to its reference."""
     by_comparison: dict[tuple[str, str], list[SuiteGrid]] = {}
     for grid in grids:
         by_comparison.setdefault((grid.grid.comparison, grid.grid.similarity), []).append(grid)
     groups = []
     for comparison, group in by_comparison.items():
-        groups.append(_grid(group, ", ".join(filter(None, comparison)), against))
+        groups.append(_grid(group, ", ".join(filter(None, comparison))))
     return groups
 
 
-def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
-    values, changes, without = [], [], []
+def _grid(grids: Sequence[SuiteGrid], title: str) -> Group:
+    """The heat maps of one comparison, which share their colours."""
+    values, changes = [], []
     for grid in grids:
         after = 100 * np.array(grid.grid.after, dtype=np.float64)
         values.append(after)
         changes.append(None if grid.grid.before is None else after - 100 * np.array(grid.grid.before))
-        if Reason.CELLS_OVER_RUNS in grid.grid.reasons:
-            without.append(grid.model)
     levels = np.concatenate([cells.ravel() for cells in values])
     moved = np.concatenate([[0.0], *(cells.ravel() for cells in changes if cells is not None)])
-    direction = "lower is better" if grids[0].lower_is_better else "higher is better"
-    lead = (
-        f"Times 100, {direction}; rows are query languages, columns document languages. "
-        "Values of all models share one colour scale, "
-        f"from {levels.min():.1f} to {levels.max():.1f}. Differences share another: "
-        "blue is better, orange is worse, full at "
-        f"{max(float(np.abs(moved).max()), LEAST_REACH):.1f} points. • marks a cell "
-        "whose verdict holds after Benjamini–Hochberg "
-        "over the cells of its map."
-    )
-    if without:
-        lead += (
-            f" Cells of {', '.join(without)} are undecided: they compare means over "
-            "several runs, and exchanging values unit by unit "
-            "does not cover other seeds."
-        )
     maps = []
     for grid, value, change in zip(grids, values, changes, strict=True):
-        about: dict[str, Any] = {"rows": grid.rows, "columns": grid.columns}
-        title_of_levels = f"{cut(grid.model, limit=80)}, mean of the cells {value.mean():.1f}"
-        maps.append(HeatMap(title=title_of_levels, shades=value, text="{:.1f}".format, scale=levels, **about))
+        name = f"{cut(grid.model, limit=80)}, mean of the cells {value.mean():.1f}"
+        rows, columns = grid.rows, grid.columns
+        maps.append(
+            HeatMap(title=name, rows=rows, columns=columns, shades=value, text="{:.1f}".format, scale=levels)
+        )
         if change is not None:
             maps.append(_changed_cells(grid, change, moved))
+    lead = text_of(
+        "suite",
+        "grid",
+        direction="lower is better" if grids[0].lower_is_better else "higher is better",
+        low=levels.min(),
+        high=levels.max(),
+        reach=max(float(np.abs(moved).max()), LEAST_REACH),
+    )
     return Group(title=title, lead=lead, sections=[Group(title="", sections=maps, side_by_side=True)])
 
 
@@ -265,11 +250,8 @@ def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
     columns = [Column("model", "name"), Column("measure"), Column("similarity")]
     columns.append(Column(f"value [95{NO_BREAK}%]", "number", first=first))
     caption = []
-    if unit_length := ", ".join(_of_unit_length(scores)):
-        caption.append(
-            f"{cut(unit_length, limit=300)}: vectors of unit length, so dot and distance rank like cosine "
-            "and are omitted."
-        )
+    if models := ", ".join(_of_unit_length(scores)):
+        caption.append(text_of("suite", "unit-length", models=cut(models, limit=300)))
     table = Table(title="All measures", columns=columns, caption=caption, folded=True, sortable=True)
     for score in scores:
         measure = Cell(cut(score.measure, limit=60), [direction(score.lower_is_better)])
@@ -286,9 +268,7 @@ def _of_unit_length(scores: Sequence[Score]) -> list[str]:
     by_model: dict[str, set[str]] = {}
     for score in scores:
         by_model.setdefault(score.model, set()).add(score.similarity)
-    more = {"dot", "distance"} & set().union(*by_model.values())
-    return [
-        model
-        for model, similarities in by_model.items()
-        if more and "cosine" in similarities and not more & similarities
-    ]
+    others = {"dot", "distance"}
+    if not others & {score.similarity for score in scores}:
+        return []
+    return [name for name, found in by_model.items() if "cosine" in found and not others & found]

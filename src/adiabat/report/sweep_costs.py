@@ -1,13 +1,12 @@
 """The cost of each setting of a sweep, and the quality of several models against their encoding speed."""
 
-from statistics import fmean, median
-
-from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer
+from adiabat.core.text import DASH, NO_BREAK, cut
 from adiabat.report import format as texts
+from adiabat.report.captions import text_of
 from adiabat.report.charts import SERIES, Line, Panel, curves, short
 from adiabat.report.pages import Figure, Group
-from adiabat.report.sweep_headline import case_cell, case_head
-from adiabat.report.tables import Cell, Column, Content, Table
+from adiabat.report.sweep_tables import CaseColumn, case_column, count, mean_column, table_of
+from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.suite_result import Score, SuiteTask
 from adiabat.results.sweep_result import Case, Speed, SweepResult
 
@@ -17,59 +16,47 @@ def costs_section(result: SweepResult) -> Group | None:
     if not result.runs_of():
         return None
     figure = _quality_and_speed(result) if result.speed else None
-    return Group(
-        id="costs",
-        title="Cost of training",
-        lead="Means over seeds; time per step is a median.",
-        sections=[figure, cost_table(result)],
-    )
+    lead = text_of("sweep", "costs")
+    return Group(id="costs", title="Cost of training", lead=lead, sections=[figure, cost_table(result)])
 
 
 def cost_table(result: SweepResult) -> Table:
     """Data, steps and time of each setting; size and speed of its model if they were measured."""
-    view = result.variation
-    of_models = bool(result.speed)
-    heads = ["parameters", "documents per second"] if of_models else []
-    heads += ["trained share", "pairs", "steps", "passes", "time per step"]
-    table = Table(columns=[Column(case_head(view), "name"), *(Column(head, "number") for head in heads)])
-    for case in view.cases:
-        if result.runs_of(case):
-            models = _of_model(result, case) if of_models else []
-            table.add(cut(case_cell(view, case), limit=80), *models, *_of_training(result, case))
-    return table
-
-
-def _of_model(result: SweepResult, case: Case) -> list[Content]:
-    """Parameters, and speed of encoding."""
-    parameters = result.runs_of(case)[0].parameters
-    speed = speed_of(result, case)
-    if speed is None:
-        return [texts.millions(parameters), None]
-    ends = f"{_rate(speed.slowest)}{DASH}{_rate(speed.fastest)}"
-    return [
-        texts.millions(parameters),
-        Cell(_rate(speed.texts_per_second), [ends], value=speed.texts_per_second),
+    columns = [case_column(result)]
+    if result.speed:
+        columns += [mean_column(result, "", "parameters", _parameters), _speed_column(result)]
+    columns += [
+        mean_column(result, "", "trained_share", _percent, "trained share"),
+        mean_column(result, "", "pairs", count),
+        mean_column(result, "", "steps", count),
+        mean_column(result, "", "passes", "{:.2g}".format),
+        mean_column(result, "", "step_seconds", step_time, "time per step"),
     ]
+    return table_of(columns)
 
 
-def _of_training(result: SweepResult, case: Case) -> list[Content]:
-    runs = result.runs_of(case)
-    shares = [100 * run.trainable / run.parameters for run in runs if run.parameters]
-    return [
-        f"{fmean(shares):.3g}{NO_BREAK}%" if shares else None,
-        integer(round(fmean(run.pairs for run in runs))),
-        integer(round(fmean(run.steps for run in runs))),
-        f"{fmean(run.passes for run in runs):.2g}",
-        step_time([run.step_seconds for run in runs if run.step_seconds is not None]),
-    ]
+def _parameters(mean: float) -> str:
+    return texts.millions(round(mean))
 
 
-def step_time(seconds: list[float]) -> str:
-    """Median time of an optimiser step; a dash if all runs were too short to measure it."""
-    if not seconds:
-        return DASH
-    typical = median(seconds)
-    return f"{typical:.2f}{NO_BREAK}s" if typical >= 0.995 else f"{1000 * typical:.3g}{NO_BREAK}ms"
+def _percent(value: float) -> str:
+    return f"{value:.3g}{NO_BREAK}%"
+
+
+def step_time(seconds: float) -> str:
+    """Time of an optimiser step, to three digits."""
+    return f"{seconds:.2f}{NO_BREAK}s" if seconds >= 0.995 else f"{1000 * seconds:.3g}{NO_BREAK}ms"
+
+
+def _speed_column(result: SweepResult) -> CaseColumn:
+    column = CaseColumn(Column("documents per second", "number"))
+    for case in result.variation.cases:
+        speed, cell = speed_of(result, case), Cell(DASH)
+        if speed is not None:
+            ends = f"{_rate(speed.slowest)}{DASH}{_rate(speed.fastest)}"
+            cell = Cell(_rate(speed.texts_per_second), [ends], value=speed.texts_per_second)
+        column.add(cell, {})
+    return column
 
 
 def speed_of(result: SweepResult, case: Case) -> Speed | None:
@@ -85,12 +72,10 @@ def _quality_and_speed(result: SweepResult) -> Figure:
     """The main measure of each task against the speed of encoding, a panel for each task."""
     speed = next(iter(result.speed.values()))
     panels = [_speed_panel(result, task) for task in result.tasks]
-    rounds = f"{speed.rounds} rounds of {counted(speed.texts, 'document')}"
     return Figure(
         charts=[curves("speed", panels, height=3.8 if len(panels) == 1 else 2.8)],
         label="Quality against speed of encoding; the table below holds the numbers",
-        caption=f"Horizontal: median, slowest and fastest of {rounds}, untrained; models took turns. "
-        "Filled: no other setting is both faster and better.",
+        caption=text_of("sweep", "speed", rounds=speed.rounds, texts=speed.texts),
     )
 
 

@@ -3,12 +3,11 @@
 Reference: Vasilyev et al. 2024.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import ClassVar, Literal, TypeGuard
 
-from adiabat.core.text import setting_text
 from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.suite_result import Kind, SuiteResult
@@ -98,12 +97,13 @@ class SweepRun:
         """Its variant and values, which the runs of all seeds share; the name of their model."""
         return case_of(self.name, self.seed) or ONLY_CASE
 
-    def task(self, name: str) -> TaskOutcome | None:
-        """Its outcome on a task.
+    @property
+    def trained_share(self) -> float | None:
+        """Trained parameters in percent; None if their number is unknown."""
+        return 100 * self.trainable / self.parameters if self.parameters else None
 
-        Returns:
-            None if it was not measured.
-        """
+    def task(self, name: str) -> TaskOutcome | None:
+        """Its outcome on a task; None if it was not measured."""
         return next((outcome for outcome in self.tasks if outcome.task == name), None)
 
 
@@ -141,13 +141,11 @@ class Setting:
 
     Attributes:
         name: Dotted name, or ``variant``.
-        label: Label of columns and axes.
         values: Distinct values; numbers ascending, then None, where the setting has no effect; others in the
             order of the runs.
     """
 
     name: str
-    label: str
     values: list[Value]
 
     @property
@@ -250,14 +248,18 @@ class Case:
         """The change on a task by a measure and its similarity, by default the main one; None without
         measured runs.
         """
-        return next(
-            (
-                one
-                for one in self.changes
-                if one.task == task and measured in (None, (one.measure, one.similarity))
-            ),
-            None,
-        )
+        for one in self.changes:
+            if one.task == task and measured in (None, (one.measure, one.similarity)):
+                return one
+        return None
+
+
+def grouped(cases: Iterable[Case], indices: Sequence[int]) -> list[list[Case]]:
+    """Cases with equal values of some settings together, in the order of their first cases."""
+    groups: dict[tuple[object, ...], list[Case]] = {}
+    for case in cases:
+        groups.setdefault(tuple(key_of(case.values[index]) for index in indices), []).append(case)
+    return list(groups.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +267,10 @@ class Method:
     """Cases with a gain that differ only in their numeric settings.
 
     Attributes:
-        label: Their common values of the other settings.
         cases: Positions, in the order of their numbers.
         line: Whether they differ in one number, so that values between neighbours can be interpolated.
     """
 
-    label: str
     cases: list[int]
     line: bool
 
@@ -280,13 +280,14 @@ class Cost:
     """Costs of one method at a gain that other methods reach too.
 
     Attributes:
+        method: Position in `SweepAnalysis.methods`.
         changes: Task beside the targets to its improvement in percent; None if it has none.
         drift: Drift of the probes; None without a measurement.
         interpolated: Whether the gain lies between two cases.
         harmless: The largest gain above 0 of a harmless case; None without one.
     """
 
-    method: str
+    method: int
     changes: dict[str, float | None]
     drift: float | None
     interpolated: bool
@@ -295,36 +296,30 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class EqualGain:
-    """Methods compared at one gain.
-
-    Attributes:
-        gain: Gain in percent.
-        costs: Costs of the methods that reach it, lowest drift first.
-        without: Labels of the methods that do not reach it.
-    """
+    """Methods compared at one gain, in percent; those that reach it, lowest drift first."""
 
     gain: float
     costs: list[Cost]
-    without: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class DriftLimit:
-    """A drift limit compared with labelled damage, for a series of learning rates.
+    """A drift limit compared with labelled damage, for cases that differ only in their learning rate.
 
     Attributes:
-        series: Values of the other settings; "" if there is only one series.
+        cases: Positions, lowest rate first.
         safe: The largest rate up to which every drift is within the limit; None if the lowest rate exceeds
             it.
         harmless: The largest rate up to which no task is measurably worse; None if one is at the lowest rate.
-        harmed: Tasks that are worse at the next rate; empty if damage does not begin in the series.
+        harmed: Tasks that are worse at the next rate, and ``no model`` if a run failed; empty if damage does
+            not begin among these rates.
         bracket: Limits that would have been a hit: from the first up to but excluding the second, None for no
             upper end.
         agreement: ``hit`` if drift exceeds the limit at the rate where damage begins, ``early`` at a lower
-            one, ``late`` at a higher one; ``untested`` if both happen beyond an end of the series.
+            one, ``late`` at a higher one; ``untested`` if both happen beyond an end of the rates.
     """
 
-    series: str
+    cases: list[int]
     measure: str
     limit: float
     safe: float | None
@@ -361,34 +356,18 @@ class SweepAnalysis:
         return None if self.best is None else self.cases[self.best]
 
     @property
-    def rate(self) -> Setting | None:
-        """The learning rate; None if it does not vary, or some of its values are not numbers."""
-        rates = (
-            setting for setting in self.settings if setting.name.endswith("learning_rate") and setting.numeric
-        )
-        return next((rate for rate in rates if len(rate.values) > 1), None)
+    def differing(self) -> list[int]:
+        """Positions of the settings that have several values."""
+        return [position for position, setting in enumerate(self.settings) if len(setting.values) > 1]
 
-    def grouped(self, cases: Sequence[Case], indices: Sequence[int]) -> list[list[Case]]:
-        """Cases with equal values of some settings together."""
-        groups: dict[tuple[object, ...], list[Case]] = {}
-        for case in cases:
-            groups.setdefault(tuple(key_of(case.values[index]) for index in indices), []).append(case)
-        return list(groups.values())
-
-    def described(self, case: Case, indices: Sequence[int]) -> str:
-        """The values of some settings of a case in one line."""
-        return ", ".join(
-            f"{self.settings[index].label} {setting_text(case.values[index])}" for index in indices
-        )
-
-    def line_labels(self, indices: Sequence[int], lines: Sequence[Sequence[Case]]) -> list[str]:
-        """A label for each line of cases, by the settings that differ between lines."""
-        differing = [
-            index
-            for index in indices
-            if len(lines) == 1 or len(self.grouped([cases[0] for cases in lines], [index])) > 1
-        ]
-        return [self.described(cases[0], differing) for cases in lines]
+    @property
+    def rate(self) -> int | None:
+        """Position of the learning rate; None if it does not vary, or some of its values are not numbers."""
+        for position in self.differing:
+            setting = self.settings[position]
+            if setting.numeric and setting.name.endswith("learning_rate"):
+                return position
+        return None
 
 
 @dataclass(frozen=True, slots=True)
