@@ -192,7 +192,7 @@ def test_every_fault_of_a_file_is_reported_with_its_location(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "fact"),
     [
-        ('{"data": [', "must be JSON, got Expecting value at line 1, column 11"),
+        ('{"data": [', "must be JSON, got Expecting value: line 1 column 11"),
         ("[]", "must be an object, got a list; check that it is a file of SQuAD"),
         ('{"data": 1}', 'must hold a list "data", got a number'),
         ('{"data": []}', "must give at least one example, got none"),

@@ -191,7 +191,8 @@ def test_an_empty_directory_is_filled_and_stays_empty_where_the_maker_fails(
     make(source, out)
     before = names(out)
     with pytest.raises(
-        DataError, match=r"out must be a new or empty directory, .*out holds corpus.jsonl.gz, .* and 1 more"
+        DataError,
+        match=r"out must be a new or empty directory, .*out holds 4 files: corpus.jsonl.gz;",
     ):
         make(source, out)
     assert names(out) == before

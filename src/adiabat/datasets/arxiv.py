@@ -124,8 +124,12 @@ def _dollars(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """One row of the snapshot; a missing title or abstract is "", and `first_end` is where the abstract's
-    first sentence ends.
+    """One row of the snapshot.
+
+    Attributes:
+        title: "" if it is missing, as for the abstract.
+        first_end: Where the abstract's first sentence ends.
+        location: File and line, for messages.
     """
 
     paper_id: str
@@ -304,13 +308,9 @@ def _assign_files(
             unknown.append(prefix)
         files |= {f"narrow-{name}": narrow, f"test-without-{name}": ~is_train & ~narrow}
     if unknown:
-        known: Counter[str] = Counter()
-        for paper in papers:
-            known.update(category.partition(".")[0] for category in set(paper.categories))
         raise DataError(
-            "arxiv.narrow must be prefixes of categories that papers have, "
-            f"no paper has {', '.join(unknown)}; "
-            f"the most frequent begin with {', '.join(name for name, _ in known.most_common(8))}"
+            "arxiv.narrow must be prefixes of categories that papers have, such as cs. or math.CO, "
+            f"no paper has {', '.join(unknown)}; correct them"
         )
     for stem, rows in files.items():
         if not rows.any() and (stem != "train" or section.train_fraction):

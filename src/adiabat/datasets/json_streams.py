@@ -57,7 +57,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} must be JSON, got {_reason(error)}; download it again") from error
+        raise DataError(f"{path} must be JSON, got {error}; download it again") from error
 
 
 def json_elements(path: Path, *, watch: Watch = SILENT) -> Iterator[tuple[int, Any]]:
@@ -141,10 +141,8 @@ class _Window:
 
     def snippet(self) -> str:
         """The next characters, for messages."""
-        text = self.text[self.position : self.position + _SHOWN_CHARACTERS + 1]
-        if not text:
-            return "the end of the file"
-        return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+        text = self.text[self.position : self.position + _SHOWN_CHARACTERS]
+        return text or "the end of the file"
 
 
 def _element(window: _Window, location: str) -> Any:
@@ -168,15 +166,6 @@ def _element(window: _Window, location: str) -> Any:
             continue
         window.position += size
         return value
-
-
-def _reason(error: Exception) -> str:
-    """Why a text is no JSON, with the place if the parser tells it."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at line {error.lineno}, column {error.colno}"
-    return (
-        "a value nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
-    )
 
 
 def _text_chunks(path: Path, watch: Watch) -> Iterator[str]:

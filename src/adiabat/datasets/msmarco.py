@@ -161,7 +161,10 @@ class _Query:
 
 
 class _Folder:
-    """The publisher's own files, plain or compressed."""
+    """The publisher's own files, plain or compressed.
+
+    Faults of all files are collected and told together. Passages stay on disk: only their numbers are kept.
+    """
 
     def __init__(self, folder: Path, section: MsmarcoSection, watch: Watch) -> None:
         self._folder = folder

@@ -104,8 +104,10 @@ def _write(
 def sentence_roles(
     context: str, spans: Sequence[Span], answers: Sequence[Answer], *, repeats: Repeats
 ) -> tuple[list[int], list[int]]:
-    """Numbers of the sentences that answer and of those that do not, ascending; both are empty if no answer
-    was located.
+    """Numbers of the sentences that answer and of those that do not, ascending.
+
+    A sentence answers if it overlaps the marked position of an answer. Both lists are empty if no answer was
+    located; with ``repeats = drop`` a sentence that only repeats an answer is in neither.
     """
     marked, texts = set[int](), list[str]()
     for answer in answers:

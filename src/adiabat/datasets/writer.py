@@ -18,7 +18,7 @@ from typing import Any
 from adiabat.config.dataset_settings import Documents
 from adiabat.config.section import Section
 from adiabat.core.disk import clear, make_folder, move, new_file, remove, remove_empty, sync
-from adiabat.core.errors import DataError, disk_error_of
+from adiabat.core.errors import DataError, disk_error_of, several
 from adiabat.core.files import read_json, sealed_json, sole_writer, write_text
 from adiabat.core.provenance import now, seal, versions
 from adiabat.core.wording import option
@@ -165,7 +165,10 @@ class DatasetWriter:
 
 
 class SkipCounts:
-    """Counts the rows that a maker skips, by reason; `unit` is what it counts, in the plural."""
+    """Counts the rows that a maker skips, by reason.
+
+    `unit` is what it counts, in the plural, as in "12 of 300 questions left out: without an answer".
+    """
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
@@ -233,19 +236,18 @@ def create_dataset(
 
 def _require_free(out: Path, target: Path) -> None:
     """Refuse an output that holds anything, or cannot be replaced by a rename."""
-    if target.is_dir() and not os.path.ismount(target) and target != Path.cwd().resolve():
+    is_replaceable = not os.path.ismount(target) and target != Path.cwd().resolve()
+    if target.is_dir() and is_replaceable:
         names = sorted(child.name for child in target.iterdir())
         if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise DataError(
                 f"{option('out')} must be a new or empty directory, {out} holds "
-                f"{', '.join(names[:3])}{more}; choose another"
+                f"{several(names, of='files', shown=3)}; choose another"
             )
     elif target.exists():
-        kind = "a mount point or the current directory" if target.is_dir() else "a file"
         raise DataError(
-            f"{option('out')} must be a directory that can be replaced, {out} is "
-            f"{kind}; choose one within it or beside it"
+            f"{option('out')} must be a directory that can be replaced, {out} is a file, a mount point or "
+            "the current directory; choose one within it or beside it"
         )
 
 

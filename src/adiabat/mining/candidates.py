@@ -41,8 +41,12 @@ class TextEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Queries, by their position in a block, with documents to score; `rows` is -1 for a text that is not in
-    the corpus.
+    """Queries with documents to score.
+
+    Attributes:
+        query: Position of each query in its block.
+        rows: Row of each document in the corpus; -1 for a text that is not in it.
+        texts: Texts of the documents, which only a model needs that has no vector of theirs.
     """
 
     query: Rows
@@ -55,8 +59,11 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates of a block of queries by row, best first, with the scores that margins apply to, and what
-    scores others alike.
+    """Candidates of a block of queries.
+
+    Attributes:
+        hits: Rows of the corpus, best first, with the scores that margins apply to.
+        score: Scores other documents alike: positives, and negatives that the data list.
     """
 
     hits: Hits
@@ -74,7 +81,10 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 class Vectors:
     """A model, and the stored vectors of the corpus, if any: other documents are encoded.
 
-    `device` searches the vectors.
+    Attributes:
+        store: Vectors of the corpus, which the document tower of the model made.
+        store_rows: Row in the store of each document of the corpus.
+        device: Where vectors are searched.
     """
 
     model: TextEncoder
@@ -122,8 +132,9 @@ def _chunks(positions: Rows) -> Iterator[Rows]:
 
 @dataclass(frozen=True, slots=True)
 class LexicalSource:
-    """Candidates by BM25, searched by the texts of `search_by`; several rankings are fused by reciprocal
-    rank.
+    """Candidates by BM25, searched by the texts of `search_by`.
+
+    Several rankings of one query, as those of its positives, are fused by reciprocal rank.
     """
 
     index: BM25Index

@@ -59,8 +59,14 @@ Loader = Callable[[str, EncoderSection], DualEncoder]
 
 @dataclass(frozen=True, slots=True)
 class Mining:
-    """The result of `adiabat.mine`: the mined file, that of the queries without negatives (None if all have
-    some), and statistics.
+    """The result of `adiabat.mine`.
+
+    Attributes:
+        out: The mined file.
+        without_negatives: File of the queries without negatives; None if all have some.
+        stats: File of the statistics.
+        report: Its content.
+        lines: The same in a few lines, for people.
     """
 
     out: Path
@@ -106,7 +112,15 @@ def mine(
     """Find hard negatives for every query of a data set, and write it with them.
 
     After an interruption of any kind, the same call continues after its last whole block and writes the same
-    file, byte for byte. A folder `index` keeps the corpus and its BM25 index for other runs.
+    file, byte for byte.
+
+    Args:
+        corpus: A corpus, or a store with texts.
+        load: Loads a model by its name.
+        model: Encodes queries, for a source that searches vectors.
+        store: Vectors of the corpus; None for those of a corpus that is a store.
+        index: Folder that keeps the corpus and its BM25 index for other runs.
+        command: The call, for the statistics.
     """
     settings, start = settings or MineSettings(), time.monotonic()
     # Cheap checks come first: mining a large data set takes hours.
@@ -124,21 +138,17 @@ def mine(
     with sole_writer(folder), sole_writer(corpus_folder) if index else nullcontext():
         try:
             ranker = _vectors(model, store, settings.encoder, load)
-            section = settings.judge
-            judge = (
-                None if section is None else _vectors(section.model, section.store, EncoderSection(), load)
+            judge = settings.judge and _vectors(
+                settings.judge.model, settings.judge.store, EncoderSection(), load
             )
             documents = _documents(corpus, corpus_folder, settings.corpus, replaceable=index is None)
-            ranker, judge = (
-                vectors and _with_rows(vectors, documents, corpus) for vectors in (ranker, judge)
-            )
+            ranker = ranker and _with_rows(ranker, documents, corpus)
+            judge = judge and _with_rows(judge, documents, corpus)
             miner = _miner(examples, documents, ranker, judge, corpus_folder, corpus, settings, watch)
-            plan = _plan(
-                settings, miner.queries, documents, [vectors for vectors in (ranker, judge) if vectors]
-            )
-            rows = MinedRows.open(folder, plan)
-            vectors_of = [vectors.store for vectors in (ranker, judge) if vectors is not None]
-            stores = [store for store in (*vectors_of, documents) if isinstance(store, Store)]
+            models = [vectors for vectors in (ranker, judge) if vectors]
+            rows = MinedRows.open(folder, _plan(settings, miner.queries, documents, models))
+            read = [documents, *(vectors.store for vectors in models)]
+            stores = [store for store in read if isinstance(store, Store)]
             _mine_blocks(miner, rows, stores, watch)
             origin = {
                 "command": command,
@@ -175,11 +185,9 @@ def _vectors(
 
 def _with_rows(vectors: Vectors, documents: Documents, corpus: str) -> Vectors:
     """The same, with the row in the store of each document of the corpus."""
-    return (
-        vectors
-        if vectors.store is None
-        else replace(vectors, store_rows=rows_in_store(documents, vectors.store, source=corpus))
-    )
+    if vectors.store is None:
+        return vectors
+    return replace(vectors, store_rows=rows_in_store(documents, vectors.store, source=corpus))
 
 
 def _documents(corpus: str, folder: Path, section: EmbedDataSection, *, replaceable: bool) -> Documents:
@@ -265,7 +273,10 @@ def _lexical_index(settings: MineSettings, documents: Documents, folder: Path, w
 def _plan(
     settings: MineSettings, queries: MiningQueries, documents: Documents, models: Sequence[Vectors]
 ) -> dict[str, Any]:
-    """Everything that decides the rows."""
+    """Everything that decides the rows: settings, data, corpus, models and vectors.
+
+    An interrupted run goes on only if all of it is as before.
+    """
     return {
         "settings": settings.model_dump(mode="json"),
         "data": queries.digest(),

@@ -27,7 +27,7 @@ CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {
 
 
 def working_folder(out: Path) -> Path:
-    """The folder of rows that are not finished."""
+    """The hidden folder of rows that are not finished, beside the mined file, from which a run goes on."""
     return out.with_name(f".{out.name}.mining")
 
 

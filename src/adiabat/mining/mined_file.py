@@ -44,8 +44,12 @@ _NO_SHARES = [0] * (len(SHARE_EDGES) + 1)
 
 @dataclass(slots=True)
 class ScoreCounts:
-    """Scores of one outcome; `shares` counts the bins of `SHARE_EDGES`, over queries whose lowest positive
-    scores above zero.
+    """Scores of one outcome.
+
+    Attributes:
+        total: Sum of the scores, in float64.
+        shares: Counts of the bins of `SHARE_EDGES`: ``score / lowest positive``, over queries whose lowest
+            positive scores above zero.
     """
 
     count: int = 0
@@ -260,7 +264,10 @@ class MinedRows:
     """The rows mined so far, in a working folder.
 
     Attributes:
+        folder: Holds the rows, uncompressed, and the state that counts them.
         plan: Everything that decides the rows: equal plans give equal rows.
+        done: Queries whose rows are finished.
+        hashes: SHA-256 of the finished rows of each file, so far.
         sizes: Bytes of finished rows in each of `ROW_FILES`; bytes beyond belong to an interrupted block.
     """
 

@@ -73,9 +73,15 @@ class MinedQuery:
     """A query with its candidates, best first, and what was chosen of them.
 
     Attributes:
+        rows: Rows of the candidates in the corpus.
+        scores: Of the candidates; those of positives and listed negatives are on the same scale.
+        texts: Of the candidates, as the corpus has them.
         codes: Reason why each candidate was dropped, or `PASSED`.
         positive_rows: Rows of its own positives; -1 for a text that is not in the corpus.
         chosen: Positions of the mined negatives among the candidates, in the order of choice.
+        judged: Candidates that the judge scored.
+        listed_texts: Negatives that the data list and the settings keep, which count towards the number
+            wanted.
     """
 
     example: Example
@@ -99,7 +105,14 @@ class MinedQuery:
 
 @dataclass(slots=True)
 class Miner:
-    """Mines any of the queries; the judge is a second model, or None."""
+    """Mines any of the queries.
+
+    Attributes:
+        corpus: Documents that may become negatives.
+        source: Proposes candidates, and scores positives on their scale.
+        seed: Of the random choice among candidates that pass.
+        judge: A second model, whose opinion drops candidates that pass all other filters; None for none.
+    """
 
     corpus: Documents
     queries: MiningQueries
@@ -130,7 +143,10 @@ class Miner:
     def _mine_batch(
         self, examples: Sequence[Example], candidates: Candidates, start: int
     ) -> list[MinedQuery]:
-        """Mine for queries whose candidates begin at row `start` of the hits."""
+        """Mine for queries whose candidates begin at row `start` of the hits.
+
+        The order matters: positives are scored before margins apply, and the judge sees what is left.
+        """
         answers = [self.queries.known_answers(example) for example in examples]
         rows = candidates.hits.rows[start : start + len(examples)]
         texts = _Texts(self.corpus, self.queries.holds_ids, rows, examples, answers)
@@ -164,7 +180,12 @@ class Miner:
         )
 
     def _codes(self, mined: MinedQuery, known: Sequence[str], own_row: int, texts: "_Texts") -> Codes:
-        """The first reason that holds for each candidate, before the judge."""
+        """The first reason that holds for each candidate, before the judge.
+
+        Args:
+            known: Positives of the query, in this example or in another.
+            own_row: Row of the document that has the query's id; -1 for none.
+        """
         plain = [texts.plain(text) for text in mined.texts]
         present = texts.of_documents([document for document in known if texts.has(document)])
         answers = list(dict.fromkeys(map(texts.plain, present)))
@@ -260,7 +281,10 @@ class Miner:
 
 
 class _Texts:
-    """Texts of candidates, by row, and rows of the documents that the data names for their queries."""
+    """Texts of candidates, by row, and rows of the documents that the data names for their queries.
+
+    It holds the texts of one batch of queries, each once, however many queries share it.
+    """
 
     def __init__(
         self,

@@ -137,8 +137,12 @@ def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.n
 
 @dataclass(frozen=True, slots=True)
 class MiningQueries:
-    """A data set of queries whose documents are ids of the corpus, or texts; `shared_answers` are of query
-    texts in several examples.
+    """A data set of queries.
+
+    Attributes:
+        holds_ids: Whether documents are ids of the corpus, or texts, which need not be in it.
+        shared_answers: All positives of each query text that occurs in several examples.
+        notes: What was left out of the data.
     """
 
     name: str

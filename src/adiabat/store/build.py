@@ -358,22 +358,17 @@ def build_store(
 
 def require_target(target: Path) -> None:
     """Refuse a place in which no store can be built."""
-    if target.exists() and not target.is_dir():
-        raise StoreError(f"{target} must be a directory, it is a file; choose another {option('out')}")
     other = f"choose another {option('out')}"
     if target.exists():
+        if not target.is_dir():
+            raise StoreError(f"{target} must be a directory, it is a file; {other}")
         refuse_files(target, parts_too=True, demand="empty or a store", remedy=other)
     # The last step renames the building folder to the target, which neither of these allows.
     place = os.path.realpath(target)
-    kind = ""
-    if os.path.ismount(place):
-        kind = "a mount point"
-    elif place == os.path.realpath(os.curdir):
-        kind = "the current directory"
-    if kind:
+    if os.path.ismount(place) or place == os.path.realpath(os.curdir):
         raise StoreError(
-            f"{target} must be a directory that can be replaced, it is {kind}; choose one "
-            f"within it, as {option('out', target / 'store')}"
+            f"{target} must be a directory that can be replaced, it is the current directory or a mount "
+            f"point; choose one within it, as {option('out', target / 'store')}"
         )
 
 
@@ -444,8 +439,7 @@ def _finished(
         )
     changes = differences(store.manifest, fingerprint, dtype)
     if keep_texts != store.has_texts:
-        stored, requested = ("yes", "no") if store.has_texts else ("no", "yes")
-        changes.append(f"texts kept: {stored} in the store, {requested} requested")
+        changes.append(f"texts kept: {store.has_texts} in the store, {keep_texts} requested")
     if changes:
         advice = f"remove it, or choose another {option('out')}"
         raise StoreError(f"{target} is a store with other settings: {'; '.join(changes)}; {advice}")
