@@ -131,30 +131,24 @@ def beside_peers(model: str, row: str, texts: Sequence[str], ours: float) -> Non
             append_failure(f"{row}, {name}", "there is no GPU")
         return
     peer = peer.to(torch.bfloat16)
-    best = max(
-        (speed_of_peer(peer, texts[: len(texts) // 4], batch_size=size, convert_to_tensor=True), size)
-        for size in PEER_BATCHES
-    )
-    append(
-        f"{row}, best peer",
-        ours / best[0],
-        f"{ours / best[0]:.1f} ({best[0]:,.0f} documents/s, batch {best[1]})",
-    )
+    append_best(f"{row}, best peer", peer, texts[: len(texts) // 4], ours)
     if find_spec("flash_attn") is None:
         append_failure(f"{row}, unpadded peer", "the package flash-attn is not installed")
         return
     chosen: dict[str, Any] = {"attn_implementation": "flash_attention_2", "dtype": torch.bfloat16}
     unpadded: Any = SentenceTransformer(model, device=device, model_kwargs=chosen)
     unpadded[0].unpad_inputs = True
-    best = max(
-        (speed_of_peer(unpadded, texts[: len(texts) // 4], batch_size=size, convert_to_tensor=True), size)
-        for size in PEER_BATCHES
-    )
-    append(
-        f"{row}, unpadded peer",
-        ours / best[0],
-        f"{ours / best[0]:.1f} ({best[0]:,.0f} documents/s, batch {best[1]})",
-    )
+    append_best(f"{row}, unpadded peer", unpadded, texts[: len(texts) // 4], ours)
+
+
+def append_best(row: str, peer: Any, texts: Sequence[str], ours: float) -> None:
+    """A row of a peer at its faster batch size, with tensors as output."""
+    speeds = {
+        size: speed_of_peer(peer, texts, batch_size=size, convert_to_tensor=True) for size in PEER_BATCHES
+    }
+    size = max(speeds, key=lambda size: speeds[size])
+    theirs = speeds[size]
+    append(row, ours / theirs, f"{ours / theirs:.1f} ({theirs:,.0f} documents/s, batch {size})")
 
 
 def speed_of_peer(peer: Any, texts: Sequence[str], **options: Any) -> float:

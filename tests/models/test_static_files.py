@@ -240,7 +240,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "a vector": (
         tensors(embeddings=TABLE[0]),
-        r"embeddings must hold one row per token, got torch.float32 of shape \(8,\); get the model again",
+        r"embeddings must have one row per token, got shape \(8,\); get the model again",
     ),
     "few rows": (
         tensors(embeddings=TABLE),
@@ -248,15 +248,15 @@ FAULTS: dict[str, Fault] = {
     ),
     "few weights": (
         tensors(embeddings=word_table(), weights=SCALES[1:]),
-        r"weights must .* one number per token \(12\), got torch.float32 of shape \(11,\)",
+        r"weights must .* one number per token \(12\), got shape \(11,\)",
     ),
     "mapping too high": (
         tensors(embeddings=TABLE, mapping=MAPPING + 1),
-        r"mapping must .* from 0 to 4, got .*; get the model again",
+        "mapping must hold rows from 0 to 4, got 5; get the model again",
     ),
     "mapping below zero": (
         tensors(embeddings=TABLE, mapping=MAPPING - 1),
-        r"mapping must .* from 0 to 4, got .*; get the model again",
+        "mapping must hold rows from 0 to 4, got -1; get the model again",
     ),
     "mapping of fractions": (
         tensors(embeddings=TABLE, mapping=SCALES),

@@ -46,9 +46,6 @@ WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
 _REMEDY = "get the model again"
 
-INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
-"""Types of row numbers in files of model2vec."""
-
 MODEL2VEC_MAX_TOKENS = 512
 """Token limit of model2vec if the configuration sets none."""
 
@@ -253,30 +250,36 @@ def _read_table(path: Path) -> Float[Tensor, "v d"]:
     """
     with reading(path, remedy=_REMEDY, error=ModelError):
         tensors = load_file(path)
-
-    def require(name: str, demand: str, *, fits: bool) -> None:
-        if not fits:
-            got = f"{tensors[name].dtype} of shape {tuple(tensors[name].shape)}"
-            raise ModelError(f"{path}: {name} must hold {demand}, got {got}; {_REMEDY}")
-
     name = next((name for name in ("embedding.weight", "embeddings") if name in tensors), None)
     if name is None:
-        found = ", ".join(sorted(tensors)) or "nothing"
-        raise ModelError(f"{path} must hold embedding.weight or embeddings, got {found}; {_REMEDY}")
+        raise ModelError(
+            f"{path} must hold embedding.weight or embeddings, got "
+            f"{', '.join(sorted(tensors)) or 'nothing'}; {_REMEDY}"
+        )
     table = tensors[name]
-    require(name, "one row per token", fits=table.ndim == 2 and table.numel() > 0)
-    if name == "embedding.weight":
-        return table.float()
-    if "mapping" in tensors:
-        mapping = tensors["mapping"]
-        is_list = mapping.ndim == 1 and mapping.numel() > 0 and mapping.dtype in INTEGERS
-        is_inside = is_list and mapping.min() >= 0 and mapping.max() < len(table)
-        require("mapping", f"one row number per token, from 0 to {len(table) - 1}", fits=bool(is_inside))
+    if table.ndim != 2 or not table.numel():
+        raise ModelError(
+            f"{path}: {name} must have one row per token, got shape {tuple(table.shape)}; {_REMEDY}"
+        )
+    mapping, weights = (tensors.get(key) if name == "embeddings" else None for key in ("mapping", "weights"))
+    if mapping is not None:
+        if mapping.ndim != 1 or not mapping.numel() or mapping.is_floating_point() or mapping.is_complex():
+            kind = f"{mapping.dtype} of shape {tuple(mapping.shape)}"
+            raise ModelError(f"{path}: mapping must hold one row number per token, got {kind}; {_REMEDY}")
+        low, high = (int(bound) for bound in torch.aminmax(mapping.long()))
+        if low < 0 or high >= len(table):
+            raise ModelError(
+                f"{path}: mapping must hold rows from 0 to {len(table) - 1}, got "
+                f"{low if low < 0 else high}; {_REMEDY}"
+            )
         table = table[mapping.long()]
-    if "weights" not in tensors:
+    if weights is None:
         return table.float()
-    weights = tensors["weights"]
-    require("weights", f"one number per token ({len(table)})", fits=weights.shape == table.shape[:1])
+    if weights.shape != table.shape[:1]:
+        raise ModelError(
+            f"{path}: weights must hold one number per token ({len(table)}), got "
+            f"shape {tuple(weights.shape)}; {_REMEDY}"
+        )
     return (table.float() * weights[:, None]).float()
 
 

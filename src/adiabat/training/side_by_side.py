@@ -6,8 +6,8 @@ the device, so one thread feeds
 several runs. They do not depend on each other: each gives what it would give alone, bit for bit.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -31,62 +31,65 @@ def run_side_by_side(loops: Sequence[Loop]) -> list[Ended]:
         InterruptionError: After an interruption, when all of them have been saved.
     """
     device = loops[0].device
-    streams = [_Stream(device) for _ in loops]
-    ended: dict[int, Ended] = {}
+    runs = [_Run(loop) for loop in loops]
     with ExitStack() as stack:
         for loop in loops:
             stack.callback(loop.close)
-        for number, (loop, stream) in enumerate(zip(loops, streams, strict=True)):
-            if (end := _turn(loop, stream, _start)) is not None:
-                ended[number] = end
+        for run in runs:
+            run.start()
         interruption = stack.enter_context(Interruption())
         stack.enter_context(drawing_apart(device))
-        while len(ended) < len(loops):
-            for number, (loop, stream) in enumerate(zip(loops, streams, strict=True)):
-                if number not in ended and (end := _turn(loop, stream, _advance)) is not None:
-                    ended[number] = end
+        while going := [run for run in runs if run.ended is None]:
+            for run in going:
+                run.advance()
             if interruption.requested:
-                _stop([loop for number, loop in enumerate(loops) if number not in ended])
-        for stream in streams:
-            stream.join()
-    return [ended[number] for number in range(len(loops))]
+                _stop([run.loop for run in runs if run.ended is None])
+        for run in runs:
+            run.join()
+    return [run.ended for run in runs if run.ended is not None]
 
 
-class _Stream:
-    """A stream of a GPU that begins after earlier work; on a CPU nothing."""
+class _Run:
+    """A loop with a stream of its own, which begins after earlier work; on a CPU without one.
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(device))
+    Attributes:
+        ended: How the run ended; None while it goes on.
+    """
 
-    def used(self) -> AbstractContextManager[object]:
-        """A context whose work runs on the stream."""
-        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.ended: Ended | None = None
+        self._stream: torch.cuda.Stream | None = None
+        if loop.device.type == "cuda":
+            self._stream = torch.cuda.Stream(loop.device)  # type: ignore[no-untyped-call]
+            self._stream.wait_stream(torch.cuda.current_stream(loop.device))
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Within the context, work runs on the stream and on the clock of the run, and may end it."""
+        # Torch takes None for the stream that is current already.
+        with torch.cuda.stream(self._stream), self.loop.on_the_clock():
+            try:
+                yield
+            except DivergedError as fault:
+                self.ended = fault
+
+    def start(self) -> None:
+        """Restore a checkpoint, or validate the initial weights."""
+        with self._turn():
+            self.loop.start(resume=True)
+
+    def advance(self) -> None:
+        """Take a step, or finish."""
+        with self._turn():
+            reason = self.loop.advance()
+            if reason is not None:
+                self.ended = self.loop.finish(reason)
 
     def join(self) -> None:
         """Let later work wait for that of the stream."""
         if self._stream is not None:
-            torch.cuda.current_stream(self._device).wait_stream(self._stream)
-
-
-def _turn(loop: Loop, stream: _Stream, work: Callable[[Loop], Outcome | None]) -> Ended | None:
-    """Do a run's next work on its stream and its clock; returns how the run ended, if it did."""
-    with stream.used(), loop.on_the_clock():
-        try:
-            return work(loop)
-        except DivergedError as fault:
-            return fault
-
-
-def _start(loop: Loop) -> None:
-    loop.start(resume=True)
-
-
-def _advance(loop: Loop) -> Outcome | None:
-    reason = loop.advance()
-    return None if reason is None else loop.finish(reason)
+            torch.cuda.current_stream(self.loop.device).wait_stream(self._stream)
 
 
 def _stop(loops: Sequence[Loop]) -> None:
