@@ -13,6 +13,7 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError, ModelError
 from adiabat.data.records import SIDES
 from adiabat.dual_encoder.tower_setup import Built, build, merged, named_weights
+from adiabat.dual_encoder.train_record import layers_changed
 from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
 from tests.dual_encoder.problem import WIDTH, from_memory, model, settings_of
@@ -93,9 +94,15 @@ def test_alpha_is_the_factor_times_the_rank() -> None:
 
 def test_biases_that_were_added_count_from_zero() -> None:
     made = built(train={"method": "bias"}, load=lambda name, section: tiny_dual(kind="llama"))
-    added = {name for name in made.before if name.endswith("bias")}
-    assert added == trained(made.towers)
-    assert not any(made.before[name].any() for name in added)
+    added = trained(made.towers)
+    assert added
+    assert not added & made.before.keys()
+    for name in added:
+        named_weights(made.towers)[name].data.fill_(2.0)
+    changes = layers_changed(made, merged(made.towers))
+    assert {change.name: (change.largest_before, change.relative) for change in changes} == dict.fromkeys(
+        added, (0.0, None)
+    )
 
 
 @pytest.mark.usefixtures("two_blocks")

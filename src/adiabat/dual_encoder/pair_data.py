@@ -164,11 +164,8 @@ def _read(source: _Source, *, stored: bool) -> ExampleStream:
     memory.
     """
     # A separate corpus has its own columns for documents, not those of the examples.
-    columns = {
-        name: column
-        for name, column in source.columns.items()
-        if source.corpus is None or name not in OF_DOCUMENTS
-    }
+    of_corpus = OF_DOCUMENTS if source.corpus else ()
+    columns = {name: column for name, column in source.columns.items() if name not in of_corpus}
     stream = stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
     corpus = source.corpus or (source.path if is_judged(source.path) and not stored else None)
     if corpus is None:
@@ -178,9 +175,7 @@ def _read(source: _Source, *, stored: bool) -> ExampleStream:
     for example in examples:
         for entry in (*example.positives, *example.negatives):
             naming.setdefault(entry, example.location)
-    columns = {
-        name: column for name, column in source.columns.items() if source.corpus and name in OF_DOCUMENTS
-    }
+    columns = {name: column for name, column in source.columns.items() if name in of_corpus}
     # A blank document is harmless unless an example refers to it; then it counts as missing.
     documents = read_corpus(corpus, columns=columns, blank="drop")
     texts = {document.doc_id: document.text for document in documents if document.doc_id in naming}

@@ -38,7 +38,8 @@ class Built:
         guide: Another model that excludes candidates from the negatives; None if there is none.
         prints: Fingerprints of the loaded models, for each side, before any change.
         projection: Digest of the given initial weights of a new projection; None if there are none.
-        before: Initial weights that an embedding depends on, by name (`named_weights`).
+        before: Initial weights that an embedding depends on, by name (`named_weights`); biases that a method
+            adds to a backbone begin at 0 and are left out.
         note: A note if the model states another similarity than training uses.
     """
 
@@ -99,10 +100,6 @@ def build(settings: TrainSettings, load: Loader) -> Built:
                 freeze_tower(tower)
             else:
                 _prepare(tower, settings)
-    if settings.train.method.kind == "bias":
-        # A backbone without biases got zero biases.
-        now = named_weights(towers)
-        before |= {name: torch.zeros_like(now[name], device="cpu") for name in now.keys() - before.keys()}
     guide = _guide(settings, load)
     prints = tuple(
         chain.from_iterable(

@@ -183,7 +183,7 @@ def result_of_run(
         parameters=parameters,
         trainable=trained,
         validation_pairs=listed_pairs(objective.validation) if by_pairs else queries,
-        layers=_layers(built, plain),
+        layers=layers_changed(built, plain),
         notes=(*notes_of(objective), *filter(None, outcome_notes)),
         passes=passes,
     )
@@ -212,11 +212,12 @@ def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
     return with_starts(TrainedTexts.joined(sets), settings.job.model, settings.towers.document_model)
 
 
-def _layers(built: Built, plain: DualEncoder) -> list[LayerChange]:
+def layers_changed(built: Built, plain: DualEncoder) -> list[LayerChange]:
     """Changes of the tensors that were trained."""
     before, after = {}, {}
     for name, weights in named_weights(plain).items():
         now = weights.detach().cpu()
-        if name in built.before and not now.equal(built.before[name]):
-            before[name], after[name] = built.before[name], now
+        start = built.before.get(name, torch.zeros_like(now))
+        if not now.equal(start):
+            before[name], after[name] = start, now
     return layer_changes(before, after)
