@@ -242,8 +242,11 @@ def test_an_earlier_advice_is_replaced_and_anything_else_is_not(
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [
-        (("few.jsonl",), ["few must hold at least 10 queries, got 9"]),
-        (("pairs.jsonl", "--retain", "store", "few.jsonl"), ["few must hold at least 10 queries, got 9"]),
+        (("few.jsonl",), ["few must hold at least 10 queries", "got 9 of 9"]),
+        (
+            ("pairs.jsonl", "--retain", "store", "few.jsonl"),
+            ["few must hold at least 10 queries", "got 9 of 9"],
+        ),
         (("empty.jsonl",), ["empty.jsonl"]),
         (("absent.jsonl",), ["d20", "absent.jsonl:16"]),
         (
@@ -272,7 +275,7 @@ def test_a_job_that_was_trained_on_nearly_all_queries_gets_no_advice(
     lines(world / "twelve.jsonl", PAIRS[:12])
     fact = (
         "twelve must hold at least 10 queries that job was not trained on, got "
-        "2 of 12; name other data, or the model that"
+        "2 of 12; add queries, name other data, or the model that"
     )
     assert_refused(run("twelve.jsonl", model="job"), fact)
     assert not (tmp_path / "out").exists()

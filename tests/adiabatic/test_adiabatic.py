@@ -283,7 +283,8 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
     assert record.notes == (
         f"{tmp_path.name}/dev: 1 document missing from the store left out, and 0 queries without a positive",
         "2 of 3 validation queries are also trained on, so validation looks better than it is",
-        "60 of 60 queries list fewer than tune.negatives.per_query = 4 negatives: theirs are repeated",
+        "60 of 60 queries list fewer than tune.negatives.per_query = 4 negatives from "
+        "tune.negatives.difficulty = 1 on: theirs are repeated",
         "tune.weight_decay = 0.02 has no effect at the learning rate 1e-06 in float32",
     )
     assert notes[1:5] == list(record.notes)

@@ -109,7 +109,10 @@ def test_triplets_take_the_stores_hardest_for_queries_that_list_none_and_say_so(
     assert mined_negatives_note(examples, settings) == told
     assert mined_negatives_note(examples, section(**SOFTMAX)) is None
     # That lists are short is said of those that list some.
-    short = "1 of 3 queries list fewer than tune.negatives.per_query = 2 negatives: theirs are repeated"
+    short = (
+        "1 of 3 queries list fewer than tune.negatives.per_query = 2 negatives from "
+        "tune.negatives.difficulty = 1 on: theirs are repeated"
+    )
     assert short_lists_note(examples, settings) == (short if bare < 3 else None)
 
 
@@ -262,8 +265,10 @@ def test_short_lists_are_counted_in_a_note() -> None:
         for wanted, loss in ((3, {}), (2, SOFTMAX))
     ]
     assert found == [
-        "1 of 3 queries list fewer than tune.negatives.per_query = 3 negatives: theirs are repeated",
-        "2 of 3 queries list fewer than tune.negatives.per_query = 2 negatives: they use those they list",
+        "1 of 3 queries list fewer than tune.negatives.per_query = 3 negatives from "
+        "tune.negatives.difficulty = 1 on: theirs are repeated",
+        "2 of 3 queries list fewer than tune.negatives.per_query = 2 negatives from "
+        "tune.negatives.difficulty = 1 on: they use those they list",
     ]
     assert short_lists_note(addressed([[0]], [[1, 2]]), section(per_query=2)) is None
     assert short_lists_note(addressed([[0], [1]]), section(**SOFTMAX)) is None

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -102,31 +103,19 @@ class ExpectedTime:
 
     def summary(self) -> str:
         """The expected time in one line."""
-        least, most = (self._length(steps, seconds) for steps, seconds in self._ends())
-        stop = ", or less if the drift limit stops the run" if self.may_stop else ""
-        length = (
-            most
-            if self.least_steps == self.most_steps
-            else f"at least {least} if nothing improves{stop}, at most {most}"
-        )
-        search = (
-            f", including about {duration(self.search_seconds)} for the learning-rate search"
-            if self.search_seconds
-            else ""
-        )
+        length = f"{duration(self.most_seconds)} ({self.most_steps:,} steps)"
+        if self.least_steps < self.most_steps:
+            least = f"{duration(self.least_seconds)} ({self.least_steps:,} steps) if nothing improves"
+            if self.may_stop:
+                least += ", or less if the drift limit stops the run"
+            length = f"at least {least}, at most {length}"
+        if self.search_seconds:
+            length += f", including about {duration(self.search_seconds)} for the learning-rate search"
         line = (
-            f"expected time: {length}{search}; a step takes {self.step_seconds:.2g} s and "
-            f"a validation {self.validation_seconds:.2g} s "
-            f"on {self.device}"
+            f"expected time: {length}; a step takes {self.step_seconds:.2g} s and "
+            f"a validation {self.validation_seconds:.2g} s on {self.device}"
         )
         return line.replace(NO_BREAK, " ")
-
-    def _ends(self) -> tuple[tuple[int, float], tuple[int, float]]:
-        return (self.least_steps, self.least_seconds), (self.most_steps, self.most_seconds)
-
-    @staticmethod
-    def _length(steps: int, seconds: float) -> str:
-        return f"{duration(seconds)} ({steps:,} steps)"
 
 
 def expected_time(context: TuningContext, settings: TuneSettings, *, watch: Watch = SILENT) -> ExpectedTime:
@@ -212,23 +201,19 @@ def _pace_of_steps(context: TuningContext, settings: TuneSettings, started: floa
     setup_seconds = seconds_since(begun)
     objective = context.objective(tower, settings, steps_alone=True)
     writing = writing_time([tower])
-    times = {
-        "setup_seconds": setup_seconds,
-        "saving_seconds": writing.checkpoint,
-        "ending_seconds": writing.ending,
-    }
-    pace = Pace(0.0, 0.0, 0.0, device_name(tower.device), **times)
+    device = device_name(tower.device)
+    pace = Pace(0.0, 0.0, 0.0, device, saving_seconds=writing.checkpoint, ending_seconds=writing.ending)
+    pace = replace(pace, setup_seconds=setup_seconds)
 
     def require_time(step_seconds: float) -> None:
-        _require_time(
-            context, settings, replace(pace, step_seconds=step_seconds), spent=seconds_since(started)
-        )
+        stepping = replace(pace, step_seconds=step_seconds)
+        _require_time(context, settings, stepping, spent=seconds_since(started))
 
     with side_passes(tower, precision=settings.run.precision) as objective.passes:
         step_seconds, first = _step_seconds(objective, settings, _lengths(settings)[1], watch, require_time)
-    return replace(
-        pace, step_seconds=step_seconds, setup_seconds=setup_seconds + max(0.0, first - step_seconds)
-    )
+    # What the first step takes longer, each trial takes again.
+    setup_seconds += max(0.0, first - step_seconds)
+    return replace(pace, step_seconds=step_seconds, setup_seconds=setup_seconds)
 
 
 SEARCH_SHARE = 0.5
@@ -248,8 +233,10 @@ def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSet
     stated = settings.tune.budget_seconds
     if stated is None:
         return settings
-    budget, least = stated - spent - pace.ending_seconds, spent + least_budget(settings, pace)
-    if (search := settings.rate_search) is not None:
+    budget = stated - spent - pace.ending_seconds
+    least = spent + least_budget(settings, pace)
+    search = settings.rate_search
+    if search is not None:
         steps = _trial_steps_within(settings, pace, SEARCH_SHARE * budget)
         if steps is None:
             raise _too_short(settings, least)
@@ -263,10 +250,11 @@ def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSet
     section = section.model_copy(update={"max_epochs": epochs})
     settings = settings.model_copy(update={"tune": section})
     # Copies are not validated, and what fitted the stated lengths may not fit shorter ones.
-    if faults := [
+    faults = [
         *PlacedError([*section.faults()]).phrases("tune"),
         *PlacedError([*settings.faults()]).phrases(),
-    ]:
+    ]
+    if faults:
         shorter = (
             f"within tune.budget_seconds = {stated:g} this machine takes "
             f"{epochs * section.batches_per_epoch:,} steps"
@@ -322,24 +310,22 @@ SPARE = 1.25
 
 
 def _too_short(settings: TuneSettings, needed: float, *, guess: float | None = None) -> ConfigError:
-    likely = needed if guess is None else guess
-    least, advised = math.ceil(needed), 30 * math.ceil(SPARE * likely / 30)
-    lengths = (
-        "tune.batches_per_epoch"
-        if settings.rate_search is None
-        else "rate_search.count or tune.batches_per_epoch"
-    )
+    least = math.ceil(needed)
+    # Whole half minutes.
+    advised = 30 * math.ceil(SPARE * (needed if guess is None else guess) / 30)
     return ConfigError(
         f"tune.budget_seconds must be at least {least} ({duration(least)}) at the speed of this machine, "
         f"got {settings.tune.budget_seconds:g}; give {option('budget_seconds', f'{advised}s')}, "
-        f"or lower {lengths}"
+        "or lower tune.batches_per_epoch, or rate_search.count of a search"
     )
 
 
 def _lengths(settings: TuneSettings) -> tuple[int, int]:
     """Steps to the earliest stop of the stop rule, and to the last epoch."""
     section = settings.tune
-    idle = section.max_epochs if section.keep == "last" else min(section.idle_epochs, section.max_epochs)
+    idle = section.max_epochs
+    if section.keep != "last":
+        idle = min(section.idle_epochs, idle)
     return idle * section.batches_per_epoch, section.max_epochs * section.batches_per_epoch
 
 
@@ -357,6 +343,7 @@ def _step_seconds(
     """
     optimizer = optimizer_of(objective.module, settings.tune)
     captured = captured_steps(objective, optimizer)
+    # Recorded steps are timed as such; where recording fails, a run takes plain ones, and so does this.
     if captured is not None:
         watch.progress("measuring steps", 0, TIMED_STEPS)
         with suppress(CaptureError), closing(captured):
@@ -400,9 +387,8 @@ def _search_seconds(settings: TuneSettings, pace: Pace) -> float:
     """Time of the rate search, without the trial that the run goes on from."""
     if settings.rate_search is None:
         return 0.0
-    return (_trials(settings.rate_search) - settings.continues_trial) * _trial_seconds(
-        settings, pace, settings.trial_steps
-    )
+    trials = _trials(settings.rate_search) - settings.continues_trial
+    return trials * _trial_seconds(settings, pace, settings.trial_steps)
 
 
 def _trials(section: RateSearchSection) -> float:
@@ -417,10 +403,12 @@ def _trials(section: RateSearchSection) -> float:
 
 
 def _trial_seconds(settings: TuneSettings, pace: Pace, steps: int) -> float:
-    if settings.rate_search is None or settings.rate_search.kind == "range":
-        epochs, validation_seconds = -(-steps // settings.tune.batches_per_epoch), pace.validation_seconds
-    else:
-        epochs, validation_seconds = min(settings.rate_search.checks, steps), pace.drift_seconds
+    # A range test validates after each epoch, rounded up; a search for a safe rate only looks at the drift.
+    epochs = -(-steps // settings.tune.batches_per_epoch)
+    validation_seconds = pace.validation_seconds
+    if settings.rate_search is not None and settings.rate_search.kind == "safe":
+        epochs = min(settings.rate_search.checks, steps)
+        validation_seconds = pace.drift_seconds
     validated = validation_seconds + epochs * (validation_seconds + pace.saving_seconds)
     return pace.setup_seconds + steps * pace.step_seconds + validated
 
@@ -430,13 +418,10 @@ def _trial_steps_within(settings: TuneSettings, pace: Pace, seconds: float) -> i
     whole epochs where they can.
     """
     assert settings.rate_search is not None, "asked of a search"
-    most, trials = settings.trial_steps, _trials(settings.rate_search)
-    steps = (
-        bisect_right(
-            range(most + 1), seconds / trials, key=lambda steps: _trial_seconds(settings, pace, steps)
-        )
-        - 1
-    )
+    most = settings.trial_steps
+    a_trial = seconds / _trials(settings.rate_search)
+    # The first number of steps that takes too long, less one.
+    steps = bisect_right(range(most + 1), a_trial, key=partial(_trial_seconds, settings, pace)) - 1
     if steps < min(FEWEST_STEPS, most):
         return None
     epoch = settings.tune.batches_per_epoch

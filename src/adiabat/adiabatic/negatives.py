@@ -26,13 +26,22 @@ embeddings."""
 def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store, *, seed: int) -> Chooser:
     """The source of negatives that the settings choose."""
     count = settings.negatives.per_query
+
+    def none(rows: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
+        return Ragged.of(np.empty(0, dtype=np.int64) for _ in rows)
+
+    def listed(rows: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
+        return listed_negatives(examples, rows, settings)
+
+    def random(rows: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
+        return _random(examples.known.take(rows), store.count, count, step_generator(seed, step))
+
     if not settings.loss.draws_negatives():
-        return lambda rows, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in rows)
-    listed = settings.negatives.kind == "examples"
-    if listed:
+        return none
+    if settings.negatives.kind == "examples":
         _require_listed(examples, settings)
         if not _without_negatives(examples, settings):
-            return lambda rows, step, query: listed_negatives(examples, rows, settings)
+            return listed
     largest = int(examples.known.lengths.max()) + count
     if store.count < largest:
         raise DataError(
@@ -41,16 +50,14 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
             f"got {store.count}; lower it"
         )
     if settings.negatives.kind == "random":
-        return lambda rows, step, query: _random(
-            examples.known.take(rows), store.count, count, step_generator(seed, step)
-        )
+        return random
     assert settings.loss.distance is not None
     similarity = STATED[settings.loss.distance]
 
     def hardest(rows: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
         return _hardest(examples.known.take(rows), store, count, query, similarity)
 
-    return _listed_or(hardest, examples, settings) if listed else hardest
+    return hardest if settings.negatives.kind == "hardest" else _listed_or(hardest, examples, settings)
 
 
 def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) -> Chooser:
@@ -61,9 +68,10 @@ def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) 
         if bare.all():
             return hardest(rows, step, query)
         listed = iter(listed_negatives(examples, rows[~bare], settings))
-        mined = iter(
-            hardest(rows[bare], step, query[torch.from_numpy(bare).to(query.device)]) if bare.any() else ()
-        )
+        if not bare.any():
+            return Ragged.of(listed)
+        mined = iter(hardest(rows[bare], step, query[torch.from_numpy(bare).to(query.device)]))
+        # Both in the order of the rows.
         return Ragged.of(next(mined if none else listed) for none in bare)
 
     return choose
@@ -106,8 +114,7 @@ def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str |
         return None
     return (
         f"{bare:,} of {len(examples):,} queries list no negatives: each step takes the "
-        "store's hardest for them, as under tune.negatives = "
-        "hardest"
+        "store's hardest for them, as under tune.negatives = hardest"
     )
 
 
@@ -115,23 +122,19 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
     """A note on queries with too few listed negatives; None if there are none, or if listed ones are not
     used.
     """
-    needed, lengths = (
-        settings.negatives.per_query + settings.negatives.difficulty - 1,
-        examples.negatives.lengths,
-    )
+    section = settings.negatives
+    needed = section.per_query + section.difficulty - 1
+    lengths = examples.negatives.lengths
     short = int((lengths < needed).sum()) - _without_negatives(examples, settings)
-    listed = settings.loss.draws_negatives() and settings.negatives.kind == "examples"
+    listed = settings.loss.draws_negatives() and section.kind == "examples"
     # Data without any negatives use those of the batch, as requested.
     if not listed or not short or not lengths.any():
         return None
     then = "theirs are repeated" if settings.loss.negatives_from == "query" else "they use those they list"
-    start = (
-        f" from tune.negatives.difficulty = {settings.negatives.difficulty} on"
-        if settings.negatives.difficulty > 1
-        else ""
+    return (
+        f"{short:,} of {len(examples):,} queries list fewer than tune.negatives.per_query = "
+        f"{section.per_query} negatives from tune.negatives.difficulty = {section.difficulty} on: {then}"
     )
-    sought = f"tune.negatives.per_query = {settings.negatives.per_query} negatives{start}"
-    return f"{short:,} of {len(examples):,} queries list fewer than {sought}: {then}"
 
 
 def listed_negatives(examples: AddressedSet, rows: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
@@ -141,13 +144,16 @@ def listed_negatives(examples: AddressedSet, rows: Int[np.ndarray, " b"], settin
     the same weight. Where negatives serve every query of the batch, a repeated one would count twice, so none
     is repeated.
     """
-    lists = [
-        listed[min(settings.negatives.difficulty, len(listed)) - 1 :]
-        for listed in (examples.negatives[int(row)] for row in rows)
-    ]
-    if settings.loss.negatives_from == "query":
-        return Ragged.of(np.resize(listed, settings.negatives.per_query) for listed in lists)
-    return Ragged.of(listed[: settings.negatives.per_query] for listed in lists)
+    section = settings.negatives
+    lists = []
+    for row in rows:
+        listed = examples.negatives[int(row)]
+        hard = listed[min(section.difficulty, len(listed)) - 1 :]
+        if settings.loss.negatives_from == "query":
+            lists.append(np.resize(hard, section.per_query))
+        else:
+            lists.append(hard[: section.per_query])
+    return Ragged.of(lists)
 
 
 def _random(known: Ragged, count: int, size: int, generator: np.random.Generator) -> Ragged:

@@ -44,14 +44,15 @@ def noise_of(start: Reading, otherwise: Reading) -> dict[str, float]:
     Returns:
         Measure to its mean over the probes whose vectors changed; 0 if there are none.
     """
-    units = [
-        reading.vectors / np.linalg.norm(reading.vectors, axis=1, keepdims=True).clip(1e-12)
-        for reading in (start, otherwise)
-    ]
-    moved = (np.abs(units[0] - units[1]) > STAYS).any(axis=1)
-    return (
-        drift_of(start.of(moved), otherwise.of(moved)).means if moved.any() else dict.fromkeys(MEASURES, 0.0)
-    )
+    moved = (np.abs(_unit(start.vectors) - _unit(otherwise.vectors)) > STAYS).any(axis=1)
+    if not moved.any():
+        return dict.fromkeys(MEASURES, 0.0)
+    return drift_of(start.of(moved), otherwise.of(moved)).means
+
+
+def _unit(vectors: Float32[np.ndarray, "n e"]) -> Float32[np.ndarray, "n e"]:
+    """Vectors of unit length; the least length keeps a zero vector finite."""
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12))
 
 
 def read_tower(
@@ -142,13 +143,14 @@ class Guard:
         read = partial(_read, model.query, store=store, depth=section.depth, similarity=model.ranks_by)
         start = read(tokens)
         digests = {"probes": probes.sha256, "probed_vectors": store.manifest.sha256}
-        if section.limit != "noise":
-            return cls(section, tokens, store, start, model.ranks_by, section.limit, digests=digests)
-        otherwise = TokenTable.of(model.query, probes.otherwise().texts, side="query")
-        noise = noise_of(start, read(otherwise, start=start))
-        return cls(
-            section, tokens, store, start, model.ranks_by, _limit(noise, section.measure), noise, digests
-        )
+        noise: Mapping[str, float] = {}
+        if section.limit == "noise":
+            otherwise = TokenTable.of(model.query, probes.otherwise().texts, side="query")
+            noise = noise_of(start, read(otherwise, start=start))
+            limit: float | None = _limit(noise, section.measure)
+        else:
+            limit = section.limit
+        return cls(section, tokens, store, start, model.ranks_by, limit, noise, digests)
 
     @property
     def probes(self) -> int:
@@ -169,10 +171,10 @@ class Guard:
         name, limit = self.section.measure, self.limit
         if limit is None or measures[name] <= limit:
             return Look(measures)
-        bound = "the noise limit" if self.noise else "guard.limit ="
-        return Look(
-            measures, f"the drift of the probes ({name}) is {measures[name]:.3g}, beyond {bound} {limit:.3g}"
+        outside = (
+            f"the drift of the probes ({name}) is {measures[name]:.3g}, beyond guard.limit = {limit:.3g}"
         )
+        return Look(measures, outside)
 
 
 def _limit(noise: Mapping[str, float], measure: str) -> float:
@@ -215,9 +217,9 @@ def l2_to_start(optimizer: optim.Optimizer, strength: float) -> None:
     """Before each step, add ``strength (w - w_0)`` to the gradient of every weight, where ``w_0`` is its
     present value.
     """
-    start = {
-        weights: weights.detach().clone() for group in optimizer.param_groups for weights in group["params"]
-    }
+    start: dict[Tensor, Tensor] = {}
+    for group in optimizer.param_groups:
+        start |= {weights: weights.detach().clone() for weights in group["params"]}
 
     def pull(stepping: optim.Optimizer, args: Any, kwargs: Any) -> None:
         for weights, before in start.items():
@@ -299,12 +301,17 @@ def soften(tower: Encoder, start: Encoder, guard: Guard) -> Softened:
     if limit is None:
         raise ValueError("the guard must have a limit, got none")
     tuned = merged_tower(tower).eval()
-    if (unsoftened := _at(tuned, start, guard, 1.0)).drift <= limit:
-        return unsoftened
-    inside, beyond = _at(tuned, start, guard, 0.0), 1.0
+    whole = _at(tuned, start, guard, 1.0)
+    if whole.drift <= limit:
+        return whole
+    inside = _at(tuned, start, guard, 0.0)
+    beyond = 1.0
     for _ in range(HALVINGS):
         middle = _at(tuned, start, guard, (inside.share + beyond) / 2)
-        inside, beyond = (middle, beyond) if middle.drift <= limit else (inside, middle.share)
+        if middle.drift <= limit:
+            inside = middle
+        else:
+            beyond = middle.share
     return inside
 
 

@@ -177,11 +177,10 @@ class TuningRun:
         from adiabat.adiabatic.regularization import soften
 
         softened = soften(tower, self.context.start_on_device(self.settings).query, guard)
-        share = f"{softened.share:.1%}" if softened.share < 1 else "all"
         drift = f"a drift ({guard.section.measure}) of {softened.drift:.3g}"
-        return (
-            softened.tower,
-            f"softened: {share} of the change was kept, with {drift}; loss and errors were measured before",
+        return softened.tower, (
+            f"softened: {softened.share:.1%} of the change was kept, with {drift}; "
+            "loss and errors were measured before"
         )
 
 
@@ -210,7 +209,9 @@ class TunedRun:
         tuned_by = self.run.context.distance(self.run.settings.tune)
         # Unit vectors rank alike by every similarity; others must be ranked by the similarity that tuned
         # them.
-        root = self.start.root if self.start.unit else {**self.start.root, "similarity_fn_name": tuned_by}
+        root = self.start.root
+        if not self.start.unit:
+            root = {**root, "similarity_fn_name": tuned_by}
         return replace(self.start, query=self.tower, name=str(self.run.job.folder), root=root)
 
     def finish(self, *, command: str, power: Power | None = None) -> Result:
@@ -264,16 +265,16 @@ def _say_what_is_tuned(
     watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings
 ) -> None:
     train, validation = objective.train, objective.validation
-    for sentence in filter(
-        None, (*_notes(objective, settings), emulation_note(objective.encoder.device, settings.run.precision))
-    ):
+    emulation = emulation_note(objective.encoder.device, settings.run.precision)
+    for sentence in filter(None, (*_notes(objective, settings), emulation)):
         watch.note(sentence)
     watch.note(
         f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters "
         f"on {len(train):,} queries of {train.name}"
     )
     limit = objective.encoder.settings.limit("query")
-    if full := int((objective.tokens.lengths >= limit).sum()):
+    full = int((objective.tokens.lengths >= limit).sum())
+    if full:
         watch.note(
             f"{full:,} of {len(train):,} queries reach the limit of {limit} tokens: longer ones are cut"
         )
@@ -282,56 +283,48 @@ def _say_what_is_tuned(
 
 def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...]:
     """Notes for readers of the result: data left out or replaced, and settings without effect."""
-    mined, short = (note(objective.train, settings.tune) for note in (mined_negatives_note, short_lists_note))
-    decay = _decay_note(settings.tune)
-    compared = (
-        None
-        if objective.distance == "cosine"
-        else f"queries and documents are compared by {IN_WORDS[STATED[objective.distance]]}"
+    compared = f"queries and documents are compared by {IN_WORDS[STATED[objective.distance]]}"
+    notes = (
+        *objective.train.notes,
+        *objective.validation.notes,
+        mined_negatives_note(objective.train, settings.tune),
+        short_lists_note(objective.train, settings.tune),
+        _decay_note(settings.tune),
+        compared if objective.distance != "cosine" else None,
+        objective.capture.note,
     )
-    found = filter(None, (mined, short, decay, compared, objective.capture.note))
-    return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *found]))
+    # Both sets may have the same note.
+    return tuple(dict.fromkeys(filter(None, notes)))
 
 
 def _decay_note(section: TuneSection) -> str | None:
     """A note on a weight decay that the user set but rounding removes: it is below half an ulp of every
     weight (see `make_optimizer`).
     """
-    chosen = section.weight_decay not in (0, TuneSection().weight_decay)
-    if (
-        section.optimizer != "adamw"
-        or not chosen
-        or learning_rate_of(section) * section.weight_decay >= ROUNDED_AWAY
-    ):
+    rate, decay = learning_rate_of(section), section.weight_decay
+    is_chosen = section.optimizer == "adamw" and decay not in (0, TuneSection().weight_decay)
+    if not is_chosen or rate * decay >= ROUNDED_AWAY:
         return None
-    return (
-        f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning "
-        f"rate {learning_rate_of(section):g} in float32"
-    )
+    return f"tune.weight_decay = {decay:g} has no effect at the learning rate {rate:g} in float32"
 
 
 def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
     section = settings.tune
 
     def show(position: Position) -> None:
-        last = (
-            section.max_epochs
-            if section.keep == "last"
-            else min(section.max_epochs, position.best_epoch + section.idle_epochs)
-        )
-        bound = "" if last == section.max_epochs else "at least "
+        # A run that stops early takes at least this many epochs.
+        last = section.max_epochs
+        if section.keep != "last":
+            last = min(last, position.best_epoch + section.idle_epochs)
         state = "validating"
         if position.best is not None:
-            kept = "last" if section.keep == "last" else "best"
-            state = f"{kept}: epoch {position.best_epoch}, {counted(position.best.errors, 'error')}"
-        if section.keep != "last" and position.idle:
-            state += (
-                f"; {position.idle} of at most {counted(section.idle_epochs, 'epoch')} without a better one"
-            )
+            state = f"kept: epoch {position.best_epoch}, {counted(position.best.errors, 'error')}"
+            if section.keep != "last":
+                most = counted(section.idle_epochs, "epoch")
+                state += f"; {position.idle} of at most {most} without a better one"
         epoch = min(position.epoch + 1, section.max_epochs)
-        watch.progress(
-            f"epoch {epoch} of {bound}{last} ({state})", position.step, last * section.batches_per_epoch
-        )
+        label = f"epoch {epoch} of at most {section.max_epochs} ({state})"
+        watch.progress(label, position.step, last * section.batches_per_epoch)
 
     return make_loop(objective, settings, job.folder, limits=limits_of(settings), watch=show, note=watch.note)
 
@@ -373,11 +366,9 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
 
 def _how_tuned(run: TuningRun, description: Mapping[str, Any]) -> tuple[str, ...]:
     """Recipe, choice of the learning rate and time limit, for readers of the result."""
-    tune, rate, search = (
-        description["tune"],
-        run.settings.tune.learning_rate,
-        description.get("rate_search", {}),
-    )
+    tune = description["tune"]
+    rate = run.settings.tune.learning_rate
+    search = description.get("rate_search", {})
     recipe = tune.get("recipe", "paper")
     budget = tune.get("budget_seconds")
     limit = "" if budget is None else f", within {duration(budget)} with its rate search"

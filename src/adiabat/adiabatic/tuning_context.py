@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from adiabat.adiabatic.negatives import negative_chooser
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.config.training_choices import Method
-from adiabat.config.tuning import TuneDataSection, TuneSection, TuneSettings
+from adiabat.config.tuning import GuardSection, TuneDataSection, TuneSection, TuneSettings
 from adiabat.core.errors import ConfigError, DataError, ModelError, StoreError, several
 from adiabat.core.ragged import Ragged
 from adiabat.core.wording import call_of
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 Validated = tuple[AddressedSet, TokenTable]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class TuningContext:
@@ -62,10 +63,10 @@ class TuningContext:
         self._load_model = load_model
         self._made: dict[Hashable, object] = {}
 
-    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+    def _once(self, key: Hashable, make: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
         """A cached part of the context, computed on first use."""
         if key not in self._made:
-            self._made[key] = make()
+            self._made[key] = make(*given, **options)
         return cast("T", self._made[key])
 
     @cached_property
@@ -106,7 +107,8 @@ class TuningContext:
         """Fingerprint of everything that decides the untuned query vectors: weights, tokenizer, prompt,
         pooling and limit.
         """
-        return hashlib.sha256(json.dumps(self._loaded[1].to_json(), sort_keys=True).encode()).hexdigest()
+        described = json.dumps(self._loaded[1].to_json(), sort_keys=True)
+        return hashlib.sha256(described.encode()).hexdigest()
 
     def digests(self, settings: TuneSettings, *examples: AddressedSet) -> dict[str, str]:
         """SHA-256 of all inputs of a run, for its configuration."""
@@ -115,9 +117,12 @@ class TuningContext:
             "store_vectors": self.store.manifest.sha256,
             "examples": examples_digest(*examples),
         }
-        if (distance := self.distance(settings.tune)) != "cosine":
+        distance = self.distance(settings.tune)
+        # Configurations of earlier versions, which knew only cosines, name no similarity.
+        if distance != "cosine":
             digests["similarity"] = distance
-        if (guard := self.guard(settings)) is not None:
+        guard = self.guard(settings)
+        if guard is not None:
             digests |= guard.digests
         if settings.rehearsal is not None:
             digests["rehearsed"] = self.probes(settings.rehearsal.texts).sha256
@@ -145,26 +150,28 @@ class TuningContext:
         # Runs without a guard or rehearsal load none of their modules.
         from adiabat.adiabatic.probes import read_probes
 
-        return self._once(("probes", source), lambda: read_probes(source))
+        return self._once(("probes", source), read_probes, source)
 
     def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
         """Training examples, and validation examples as they were read."""
-        return self._once(("examples", section), lambda: read_data(self.inputs["data"], section, self.store))
+        return self._once(("examples", section), read_data, self.inputs["data"], section, self.store)
 
     def with_negatives(self, settings: TuneSettings) -> tuple[AddressedSet, AddressedSet]:
         """Training and validation examples, each query with negatives."""
         similarity = STATED[self.distance(settings.tune)]
-        train, validation = (
-            with_negatives(examples, self.store, self.model.query, similarity=similarity)
-            for examples in self._usable(settings.data)
+        tower = self.model.query
+        train, validation = self._usable(settings.data)
+        return (
+            with_negatives(train, self.store, tower, similarity=similarity),
+            with_negatives(validation, self.store, tower, similarity=similarity),
         )
-        return train, validation
 
     def _usable(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
         """Training and validation examples whose query the model can embed."""
         train, validation = self.examples(section)
-        return self._once(
-            ("usable", section), lambda: (self._with_words(train), self._with_words(validation))
+        return (
+            self._once(("trained", section), self._with_words, train),
+            self._once(("listed", section), self._with_words, validation),
         )
 
     def _with_words(self, examples: AddressedSet) -> AddressedSet:
@@ -187,8 +194,7 @@ class TuningContext:
             f"{int(left_out.sum()):,} of {len(examples):,} queries hold no token "
             "that the model knows, and are left out"
         )
-        worded = examples.take(np.flatnonzero(~left_out))
-        return replace(worded, notes=(*worded.notes, note))
+        return _noted(examples.take(np.flatnonzero(~left_out)), note)
 
     def require_possible(self, runs: Sequence[TuneSettings]) -> None:
         """Check that model, store and data fit the settings, before anything is written."""
@@ -201,12 +207,8 @@ class TuningContext:
                 if method.kind != "full" and method not in adapted:
                     adapted.add(method)
                     prepared_tower(self.model.query, settings)
-                negative_chooser(
-                    self.compared(settings.tune),
-                    self._usable(settings.data)[0],
-                    self.store,
-                    seed=settings.run.seed,
-                )
+                train, _ = self._usable(settings.data)
+                negative_chooser(self.compared(settings.tune), train, self.store, seed=settings.run.seed)
                 self.guard(settings)
                 self._rehearsal(settings)
             except (ConfigError, DataError, ModelError, StoreError) as fault:
@@ -230,23 +232,20 @@ class TuningContext:
             steps_alone: Whether it only serves to time steps: without validation data and guard, and with
                 texts of rehearsal that are not embedded.
         """
-        (train, listed), section = self._usable(settings.data), self.compared(settings.tune)
+        train, listed = self._usable(settings.data)
+        section = self.compared(settings.tune)
         if most_validated is not None and most_validated < len(listed):
             listed = listed.take(np.linspace(0, len(listed) - 1, most_validated).astype(np.int64))
         if validated and not steps_alone:
             validation, validation_tokens = self._validation(tower, settings, listed)
         else:
-            validation, validation_tokens = (
-                train.take(np.empty(0, dtype=np.int64)),
-                TokenTable.of(tower, (), side="query"),
-            )
+            validation = train.take(np.empty(0, dtype=np.int64))
+            validation_tokens = _query_tokens(tower, ())
         return StoredDocuments(
             encoder=tower,
             store=self.store,
             train=train,
-            tokens=self._once(
-                ("tokens", settings.data), lambda: TokenTable.of(tower, train.queries, side="query")
-            ),
+            tokens=self._once(("tokens", settings.data), _query_tokens, tower, train.queries),
             settings=section,
             choose=negative_chooser(section, train, self.store, seed=settings.run.seed),
             seed=settings.run.seed,
@@ -263,17 +262,13 @@ class TuningContext:
         section = settings.watched
         if section is None:
             return None
+        return self._once(("guard", section), self._guard_of, section, settings)
+
+    def _guard_of(self, section: GuardSection, settings: TuneSettings) -> "Guard":
         from adiabat.adiabatic.regularization import Guard
 
-        def look_at_start() -> "Guard":
-            return Guard.of(
-                section,
-                self.probes(section.probes),
-                self.start_on_device(settings),
-                self.store_at(section.store),
-            )
-
-        return self._once(("guard", section), look_at_start)
+        start = self.start_on_device(settings)
+        return Guard.of(section, self.probes(section.probes), start, self.store_at(section.store))
 
     def _rehearsal(self, settings: TuneSettings, *, embedded: bool = True) -> "Rehearsal | None":
         section = settings.rehearsal
@@ -287,9 +282,9 @@ class TuningContext:
             require_apart(texts, self.probes(settings.watched.probes))
         start = self.start_on_device(settings).query
         if embedded:
-            tokens, vectors = self._once(("rehearsed", source), lambda: at_start(texts, start))
+            tokens, vectors = self._once(("rehearsed", source), at_start, texts, start)
         else:
-            tokens = TokenTable.of(start, texts.texts, side="query")
+            tokens = _query_tokens(start, texts.texts)
             vectors = torch.zeros(len(tokens), start.width)
         return Rehearsal(tokens, vectors, section.weight, section.texts_per_step, seed=settings.run.seed)
 
@@ -297,12 +292,22 @@ class TuningContext:
         # Training on the store's negatives is validated on them too, since listed negatives may all be easy.
         mine_all = settings.tune.negatives.kind != "examples"
         similarity = STATED[self.distance(settings.tune)]
+        key = (settings.data, len(listed), similarity, mine_all)
+        validation = self._once(
+            ("validated", *key),
+            with_negatives,
+            listed,
+            self.store,
+            tower,
+            similarity=similarity,
+            mine_all=mine_all,
+        )
+        tokens = self._once(("validation tokens", *key), _query_tokens, tower, validation.queries)
+        return validation, tokens
 
-        def find_negatives() -> Validated:
-            validation = with_negatives(listed, self.store, tower, similarity=similarity, mine_all=mine_all)
-            return validation, TokenTable.of(tower, validation.queries, side="query")
 
-        return self._once(("validated", settings.data, len(listed), similarity, mine_all), find_negatives)
+def _query_tokens(tower: Encoder, texts: Sequence[str]) -> TokenTable:
+    return TokenTable.of(tower, texts, side="query")
 
 
 def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, FreezeReport]:
@@ -348,17 +353,19 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
     validation.
     """
     everything = _read(path, settings.split, settings, store, usual="train")
-    if (validation_path := validation_source(settings, [path])) is not None:
+    validation_path = validation_source(settings, [path])
+    if validation_path is not None:
         listed = _read(validation_path, None, settings, store, usual="dev")
         train, validation = sharing_answers(everything, listed)
-        if shared := trained_too(validation, train):
+        shared = trained_too(validation, train)
+        if shared:
             note = (
                 f"{shared:,} of {len(validation):,} validation queries are also trained "
                 "on, so validation looks better than it is"
             )
-            validation = replace(validation, notes=(*validation.notes, note))
+            validation = _noted(validation, note)
         return train, validation
-    held_out, note = _held_out(everything, settings)
+    held_out, notes = _held_out(everything, settings)
     trained_rows = np.setdiff1d(np.arange(len(everything)), held_out)
     if not len(held_out) or not len(trained_rows):
         raise DataError(
@@ -366,24 +373,26 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
             f"queries on both sides, got {len(held_out)} of "
             f"{len(everything)} held out; choose another fraction, or name a data.validation file"
         )
-    return everything.take(trained_rows), replace(
-        everything.take(held_out), notes=tuple(filter(None, [*everything.notes, note]))
-    )
+    return everything.take(trained_rows), _noted(everything.take(held_out), *notes)
 
 
-def _held_out(examples: AddressedSet, settings: TuneDataSection) -> tuple[Int[np.ndarray, " n"], str]:
+def _noted(examples: AddressedSet, *notes: str) -> AddressedSet:
+    return replace(examples, notes=(*examples.notes, *notes))
+
+
+def _held_out(examples: AddressedSet, settings: TuneDataSection) -> tuple[Int[np.ndarray, " n"], list[str]]:
     """Numbers of the validation queries, and a note if documents could not be held out."""
+    fraction, most = settings.validation_fraction, settings.max_validation
+    notes = []
     if settings.hold_out == "documents":
-        held_out = held_out_documents(
-            examples.queries, examples.positives, settings.validation_fraction, settings.max_validation
-        )
+        held_out = held_out_documents(examples.queries, examples.positives, fraction, most)
         if held_out is not None:
-            return held_out, ""
-    held_out = held_out_queries(examples.queries, settings.validation_fraction, settings.max_validation)
-    tied = (
-        "relevance ties most queries together, so validation queries have documents that are also trained on"
-    )
-    return held_out, tied if settings.hold_out == "documents" else ""
+            return held_out, []
+        notes.append(
+            "relevance ties most queries together, so validation queries have documents "
+            "that are also trained on"
+        )
+    return held_out_queries(examples.queries, fraction, most), notes
 
 
 def trained_too(validation: AddressedSet, train: AddressedSet) -> int:
@@ -416,6 +425,7 @@ def with_negatives(
         store, vectors, MINED_NEGATIVES, similarity=similarity, device=tower.device, excluded=excluded
     )
     mined = {int(row): hit_rows[hit_rows >= 0] for row, hit_rows in zip(bare, hits.rows, strict=True)}
+    # A store may hold nothing but the positives of a query.
     lonely = sum(not len(hit_rows) for hit_rows in mined.values())
     if lonely:
         raise DataError(
@@ -424,23 +434,21 @@ def with_negatives(
             "list negatives in the data, or add documents to the store"
         )
     lists = [mined.get(row, validation.negatives[row]) for row in range(len(validation))]
-    notes = validation.notes
-    if replaced := int((validation.negatives.lengths[bare] > 0).sum()):
-        listing = (
-            f"the negatives that {replaced:,} of {len(validation):,} validation "
-            "queries list are replaced by the store's"
+    replaced = int((validation.negatives.lengths[bare] > 0).sum())
+    if replaced:
+        note = (
+            f"the negatives that {replaced:,} of {len(validation):,} validation queries list are replaced by "
+            f"the store's {MINED_NEGATIVES} hardest, since training takes its negatives from the store too"
         )
-        notes = (
-            *notes,
-            f"{listing} {MINED_NEGATIVES} hardest, since training takes its negatives from the store too",
-        )
-    return replace(validation, negatives=Ragged.of(lists), notes=notes)
+        validation = _noted(validation, note)
+    return replace(validation, negatives=Ragged.of(lists))
 
 
 def examples_digest(*sets: AddressedSet) -> str:
     """SHA-256 over queries, positives and negatives of data sets, in their order."""
     digest = hashlib.sha256()
     for examples in sets:
+        # Lengths tell apart texts that are equal when joined.
         lengths = np.array([len(examples), *map(len, examples.queries)], dtype=np.int64)
         digest.update(lengths.data)
         digest.update("".join(examples.queries).encode("utf-8", "surrogatepass"))

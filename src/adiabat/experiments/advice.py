@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -93,10 +94,9 @@ class _Asked:
 
     def sample(self, ranks: PositiveRanks) -> Sample:
         """The measure of each query."""
-        values = measures_of_ranks(ranks.ranks, ranks.grades, np.minimum(ranks.retrieved, DEPTH), [MEASURE])[
-            MEASURE
-        ]
-        return ranking_sample(MEASURE, values, clusters=self.clusters)
+        retrieved = np.minimum(ranks.retrieved, DEPTH)
+        values = measures_of_ranks(ranks.ranks, ranks.grades, retrieved, [MEASURE])
+        return ranking_sample(MEASURE, values[MEASURE], clusters=self.clusters)
 
 
 def advise_on(
@@ -117,16 +117,15 @@ def advise_on(
         tuning: The expected time of tuning, in words.
         trained: Training data of the model's job, if it has one.
     """
-    started, seed = time.monotonic(), settings.run.seed
-    untrained, told = _untrained(model, datasets, trained), list[str]()
-    for _, examples in datasets:
-        told += examples.notes
-    for queries in untrained:
-        told += queries.notes
-    target, *retained = (
-        _asked(model, store, queries, settings, watch)
-        for (store, _), queries in zip(datasets, untrained, strict=True)
-    )
+    started = time.monotonic()
+    seed = settings.run.seed
+    notes = [note for _, examples in datasets for note in examples.notes]
+    sets = []
+    for store, examples in datasets:
+        queries = _untrained(model, store, examples, trained)
+        notes += queries.notes
+        sets.append(_asked(model, store, queries, settings, watch))
+    target, *retained = sets
     ranks = target.ranks(target.vectors, watch)
     hits = search(
         target.store,
@@ -137,22 +136,32 @@ def advise_on(
         excluded=target.left_out,
     )
     nearest = tied_positives_last(hits, target.examples)
-    samples, notes = _lexical(target, nearest, watch)
-    linear = _linear_map(target, retained, nearest, seed, watch)
-    if linear is None:
-        notes = [*notes, _together(target.clusters)]
+    samples = {}
+    if target.store.has_texts:
+        samples = _lexical(target, nearest, watch)
     else:
+        notes.append("the store keeps no texts, so BM25 was not measured")
+    linear = _linear_map(target, retained, nearest, seed, watch)
+    mapped: list[dict[str, Sample]] = [{} for _ in retained]
+    pull = None
+    if linear is None:
+        notes.append(_together(target.clusters))
+    else:
+        pull = linear.pull
         samples["mapped"] = target.sample(target.ranks(linear.vectors, watch))
-    sets = [_result(target, "target", ranks, samples, seed)]
-    for number, each in enumerate(retained):
-        mapped = {} if linear is None else {"mapped": each.sample(each.ranks(linear.retained[number], watch))}
-        sets.append(_result(each, "retain", each.ranks(each.vectors, watch), mapped, seed))
-    pull = None if linear is None else linear.pull
-    detectable = _detectable(target, target.sample(ranks), None if pull is None else samples["mapped"])
-    fusion_detectable = (
-        _detectable(target, target.sample(ranks), samples["fused"]) if "fused" in samples else None
-    )
-    chosen = recommend(sets[0], detectable, fusion_detectable)
+        for each, vectors, found in zip(retained, linear.retained, mapped, strict=True):
+            found["mapped"] = each.sample(each.ranks(vectors, watch))
+    results = [_result(target, "target", ranks, samples, seed)]
+    for each, found in zip(retained, mapped, strict=True):
+        results.append(_result(each, "retain", each.ranks(each.vectors, watch), found, seed))
+    untuned = target.sample(ranks)
+    # Without a pull the map is the identity, whose differences say nothing of tuning.
+    detectable = _detectable(target, untuned, None if pull is None else samples["mapped"])
+    fusion_detectable = None
+    if "fused" in samples:
+        fusion_detectable = _detectable(target, untuned, samples["fused"])
+    chosen = recommend(results[0], detectable, fusion_detectable)
+    spread = "earlier tunings" if pull is None else "the linear map"
     return Advice(
         title=f"advice on {model.name} for {target.examples.name}",
         command=command,
@@ -162,13 +171,13 @@ def advise_on(
         versions=versions(device_name(model.query.device)),
         settings=settings.recorded(),
         inputs=inputs,
-        notes=[*told, *notes],
+        notes=notes,
         model=model.name,
-        datasets=sets,
+        datasets=results,
         choice=chosen.choice,
         reason=chosen.reason,
         detectable=detectable,
-        spread="" if detectable is None else "earlier tunings" if pull is None else "the linear map",
+        spread="" if detectable is None else spread,
         clusters=target.clusters.count,
         pull=pull,
         tuning=tuning,
@@ -176,26 +185,17 @@ def advise_on(
 
 
 def _untrained(
-    model: DualEncoder, datasets: Sequence[tuple[Store, AddressedSet]], record: TrainedTexts | None
-) -> list[Untrained]:
-    """The queries of each set that the model's job did not train on, at least `FEWEST_QUERIES`."""
-    for _, examples in datasets:
-        if len(examples) < FEWEST_QUERIES:
-            raise DataError(
-                f"{examples.name} must hold at least {FEWEST_QUERIES} queries, got "
-                f"{len(examples)}; add queries: fewer say nothing"
-            )
-    sets = []
-    for store, examples in datasets:
-        untrained = untrained_queries(examples, store, record, model.name)
-        if len(untrained.examples) < FEWEST_QUERIES:
-            raise DataError(
-                f"{examples.name} must hold at least {FEWEST_QUERIES} queries that {model.name} was "
-                f"not trained on, got {len(untrained.examples)} of {len(examples)}; name other data, "
-                "or the model that the job started from"
-            )
-        sets.append(untrained)
-    return sets
+    model: DualEncoder, store: Store, examples: AddressedSet, record: TrainedTexts | None
+) -> Untrained:
+    """The queries of a set that the model's job did not train on, at least `FEWEST_QUERIES`."""
+    untrained = untrained_queries(examples, store, record, model.name)
+    if len(untrained.examples) < FEWEST_QUERIES:
+        raise DataError(
+            f"{examples.name} must hold at least {FEWEST_QUERIES} queries that {model.name} was not trained "
+            f"on, got {len(untrained.examples)} of {len(examples)}; add queries, name other data, or the "
+            "model that the job started from"
+        )
+    return untrained
 
 
 def _asked(
@@ -203,13 +203,13 @@ def _asked(
 ) -> _Asked:
     """Draw queries, and embed them."""
     examples = queries.examples
-    total, clusters = len(examples), query_clusters(examples, "documents")
+    total = len(examples)
+    clusters = query_clusters(examples, "documents")
     assert clusters is not None
     groups = clusters.count
     if total > settings.advise.queries:
-        drawn = np.sort(
-            np.random.default_rng(settings.run.seed).permutation(total)[: settings.advise.queries]
-        )
+        order = np.random.default_rng(settings.run.seed).permutation(total)
+        drawn = np.sort(order[: settings.advise.queries])
         examples, clusters = examples.take(drawn), clusters.take(drawn)
     vectors = embed_texts(model, examples.queries, side="query", name=examples.name, watch=watch)
     same = identical_documents(store, examples.query_ids, examples.queries, examples.positives, drop="auto")
@@ -228,28 +228,31 @@ def _asked(
     )
 
 
-def _lexical(target: _Asked, nearest: np.ndarray, watch: Watch) -> tuple[dict[str, Sample], list[str]]:
-    """BM25, and its fusion with the model; a note without texts."""
-    if not target.store.has_texts:
-        return {}, ["the store keeps no texts, so BM25 was not measured"]
+def _lexical(target: _Asked, nearest: np.ndarray, watch: Watch) -> dict[str, Sample]:
+    """BM25, and its fusion with the model."""
+    count = target.store.count
+
+    def progress(done: int) -> None:
+        watch.progress("building a BM25 index", done, count)
+
     with tempfile.TemporaryDirectory(prefix="adiabat-bm25-") as folder:
         index = build_bm25(
-            in_blocks(target.store.texts, np.arange(target.store.count)),
-            real(Path(folder)),
-            on_progress=lambda done: watch.progress("building a BM25 index", done, target.store.count),
+            in_blocks(target.store.texts, np.arange(count)), real(Path(folder)), on_progress=progress
         )
         ranks = target.ranked_by(BM25Ranker(index, target.examples.queries), watch)
         hits = _searched(index, target)
     fused = fused_ranks([nearest, hits], target.examples)
-    return {"bm25": target.sample(ranks), "fused": target.sample(fused)}, []
+    return {"bm25": target.sample(ranks), "fused": target.sample(fused)}
 
 
 def _searched(index: BM25Index, target: _Asked) -> np.ndarray:
     """The first documents by BM25, without those that are left out, of which a query has one at most."""
     rows = tied_positives_last(index.search(target.examples.queries, DEPTH + 1), target.examples)
     for query in np.flatnonzero(target.left_out.lengths).tolist():
-        rows[query][np.isin(rows[query], target.left_out[query])] = -1
-        rows[query] = np.concatenate([rows[query][rows[query] >= 0], rows[query][rows[query] < 0]])
+        ranked = rows[query]
+        ranked[np.isin(ranked, target.left_out[query])] = -1
+        # Those that are left out go to the end.
+        rows[query] = np.concatenate([ranked[ranked >= 0], ranked[ranked < 0]])
     return rows[:, :DEPTH]
 
 
@@ -280,12 +283,8 @@ def _linear_map(
         seed=seed,
     )
     problem = problem.to(target.device)
-    moved = cross_validate(
-        problem,
-        target.vectors,
-        folds,
-        on_progress=lambda done, total: watch.progress("fitting a linear map", done, total),
-    )
+    progress = partial(watch.progress, "fitting a linear map")
+    moved = cross_validate(problem, target.vectors, folds, on_progress=progress)
     if not retained or moved.pull is None:
         return _Linear(moved.vectors, moved.pull, [each.vectors for each in retained])
     *_, change = fit_maps(problem, [moved.pull])
@@ -293,18 +292,17 @@ def _linear_map(
 
 
 def _together(clusters: Clusters) -> str:
-    largest, queries = int(np.bincount(clusters.numbers).max()), len(clusters.numbers)
+    largest = int(np.bincount(clusters.numbers).max())
     return (
         f"shared relevant documents leave {counted(clusters.count, 'group')} of queries, "
-        f"the largest with {largest:,} of {queries:,}: a "
+        f"the largest with {largest:,} of {len(clusters.numbers):,}: a "
         "linear map could not be tested on documents that it was not fitted on, and was left out"
     )
 
 
 def _change(asked: _Asked, after: Sample, before: Sample | None, seed: int) -> Change:
-    return paired_changes(
-        [after], None if before is None else [before], seed=seed, resamples=RESAMPLES, known=asked.known
-    )[0]
+    baseline = None if before is None else [before]
+    return paired_changes([after], baseline, seed=seed, resamples=RESAMPLES, known=asked.known)[0]
 
 
 def _result(
@@ -318,10 +316,10 @@ def _result(
     it.
     """
     # Ranks are also of documents that were judged not relevant.
-    first = np.minimum.reduceat(
-        np.where(ranks.grades.values > 0, ranks.ranks.values, DEPTH), ranks.ranks.offsets[:-1]
-    )
-    top, near = int((first < TOP).sum()), int(((first >= TOP) & (first < DEPTH)).sum())
+    relevant = np.where(ranks.grades.values > 0, ranks.ranks.values, DEPTH)
+    first = np.minimum.reduceat(relevant, ranks.ranks.offsets[:-1])
+    top = int((first < TOP).sum())
+    near = int((first < DEPTH).sum()) - top
     untuned = asked.sample(ranks)
     changes = {name: _change(asked, sample, untuned, seed) for name, sample in samples.items()}
     if "fused" in samples:
@@ -349,4 +347,5 @@ def _detectable(target: _Asked, untuned: Sample, changed: Sample | None) -> floa
     power = power_of(untuned, changed)
     if power.detectable is None or power.before <= 0:
         return None
-    return 100 * math.sqrt(target.clusters.count / target.groups) * power.detectable / power.before
+    shrinking = math.sqrt(target.clusters.count / target.groups)
+    return 100 * shrinking * power.detectable / power.before

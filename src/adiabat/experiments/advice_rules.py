@@ -1,7 +1,7 @@
 """Rules of ``adiabat advise``: from measured figures to one recommendation, in words for whoever decides."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from adiabat.core.text import MINUS, counted, integer, two_digits
 from adiabat.results.advice_result import AdvisedSet, Choice
@@ -60,137 +60,78 @@ def recommend(
             None if nothing varies.
         fusion_detectable: The same for the differences of fusion.
     """
-    if target.queries < FEW_QUERIES:
-        unseen = ", which the model was not trained on," if target.left_out else ""
-        return Recommendation(
-            "get more data",
-            f"{counted(target.queries, 'query')}{unseen} are too few to tune "
-            "with, and to show what tuning did.",
-        )
-    over_fused = target.bm25_over_fused
-    if _gain(target.bm25) >= WORTH_BM25 and (over_fused is None or _gain(over_fused) >= WORTH):
-        fusion = (
-            "; the fusion of both was not measured"
-            if over_fused is None
-            else f" and the fusion of both by {_percent(over_fused)}"
-        )
-        return Recommendation(
-            "re-embed with a better model",
-            f"BM25, which needs no model, outperforms the model by {_percent(target.bm25)}{fusion}.",
-        )
-    chosen = _without_new_vectors(target, detectable, fusion_detectable)
-    return replace(chosen, reason=chosen.reason + _bm25_alone(target))
+    choice, why = _first_rule(target, detectable, fusion_detectable)
+    return Recommendation(choice, f"{why} {_figures(target)}")
 
 
-def _without_new_vectors(
+def _first_rule(
     target: AdvisedSet, detectable: float | None, fusion_detectable: float | None
-) -> Recommendation:
-    fused, mapped = _gain(target.fused), _gain(target.mapped)
-    if fused >= max(WORTH_BM25, mapped):
-        also = (
-            f" A linear map of the query vectors gains {_percent(target.mapped)}: tuning may add to it."
-            if mapped >= WORTH
-            else ""
-        )
-        return Recommendation(
-            "fuse with BM25", f"Fusion with BM25 gains {_percent(target.fused)} without any training.{also}"
-        )
-    if mapped >= WORTH:
-        also = f" Fusion with BM25 gains {_percent(target.fused)}." if fused >= WORTH else ""
-        return Recommendation(
-            "tune the query tower",
-            f"A linear map of the query vectors gains {_percent(target.mapped)} on "
-            f"documents that it was not fitted on.{also}",
-        )
-    return _nothing_gains(target, detectable, fusion_detectable)
-
-
-def _bm25_alone(target: AdvisedSet) -> str:
-    """A sentence on BM25 where it is better than the model, and not shown to be better than the fusion by
-    enough.
-    """
-    if _gain(target.bm25) < WORTH_BM25:
-        return ""
-    return (
-        f" BM25 alone gains {_percent(target.bm25)}; its difference from the "
-        f"fusion is {_percent(target.bm25_over_fused)}."
-    )
-
-
-def _nothing_gains(
-    target: AdvisedSet, detectable: float | None, fusion_detectable: float | None
-) -> Recommendation:
+) -> tuple[Choice, str]:
+    queries = counted(target.queries, "query")
     room = target.headroom
-    candidates = (
-        ("fusion with BM25", WORTH_BM25, target.fused, fusion_detectable),
-        ("a linear map of the query vectors", WORTH, target.mapped, detectable),
-    )
-    names = " or ".join(
-        f"{worth:.0f} % from {name}" for name, worth, change, _ in candidates if change is not None
-    )
-    tried = (
-        f"No comparison shows a gain of {names}"
-        if names
-        else "Neither BM25 nor a linear map could be measured"
-    )
+    fused, mapped = _gain(target.fused), _gain(target.mapped)
+    over_fused = target.bm25_over_fused
+    if target.queries < FEW_QUERIES:
+        few = (
+            f"{queries} that the model was not trained on are too few to tune with, and to test what it did."
+        )
+        return "get more data", few
+    if _gain(target.bm25) >= WORTH_BM25 and (over_fused is None or _gain(over_fused) >= WORTH):
+        return "re-embed with a better model", "BM25, which needs no model, outperforms the model."
+    if fused >= max(WORTH_BM25, mapped):
+        return "fuse with BM25", "Fusion with BM25 gains without any training."
+    if mapped >= WORTH:
+        gains = "A linear map of the query vectors gains on documents that it was not fitted on."
+        return "tune the query tower", gains
     if room.beyond >= LOST * room.total:
-        return Recommendation(
-            "re-embed with a better model",
-            f"{tried}, and {100 * room.beyond / room.total:.0f} % of the queries have "
-            "no answer among the first 100 documents.",
-        )
-    if not names:
-        return Recommendation(
-            "get more data",
-            f"{tried}, so that nothing is known of what would help: add texts to the store, or queries.",
-        )
-    if possible := [
-        _possible(target, name, change, gain) for name, _, change, gain in candidates if _may_gain(change)
-    ]:
-        return Recommendation("get more data", " ".join([f"{tried}.", *possible]))
-    if detectable is None or detectable > SHARP:
-        shown = "" if detectable is None else f" {_would_show(target.queries, detectable)}."
-        return Recommendation("get more data", f"{tried}.{shown}")
-    shown = (
-        f"{counted(target.queries, 'query')} would have shown a gain of {detectable:.1f} % or more by tuning"
+        lost = f"{100 * room.beyond / room.total:.0f} % of the queries have no answer among the first 100."
+        return "re-embed with a better model", lost
+    if target.fused is None and target.mapped is None:
+        return "get more data", "Nothing is known of what would help: add texts to the store, or queries."
+    possible = []
+    if _may_gain(target.fused):
+        possible.append(f"Fusion with BM25 may gain {SHARP:.0f} %: {_test(target, fusion_detectable)}.")
+    if _may_gain(target.mapped):
+        possible.append(f"A linear map may gain {SHARP:.0f} %: {_test(target, detectable)}.")
+    if not possible and (detectable is None or detectable > SHARP):
+        possible.append(f"Tuning may gain {SHARP:.0f} %: {_test(target, detectable)}.")
+    if possible:
+        return "get more data", " ".join(possible)
+    return "leave it", (
+        f"No interval reaches above {SHARP:.0f} %, and {queries} would have shown a gain of "
+        f"{detectable:.1f} % or more by tuning."
     )
-    return Recommendation("leave it", f"{tried}: no interval reaches above {SHARP:.0f} %, and {shown}.")
+
+
+def _figures(target: AdvisedSet) -> str:
+    """What was measured."""
+    changes = {
+        "BM25": target.bm25,
+        "BM25 over its fusion with the model": target.bm25_over_fused,
+        "that fusion": target.fused,
+        "a linear map of the query vectors": target.mapped,
+    }
+    gains = [f"{name} {_percent(change)}" for name, change in changes.items() if change is not None]
+    return f"Gains: {'; '.join(gains) or 'neither of BM25 nor of a linear map was any measured'}."
 
 
 def _may_gain(change: Change | None) -> bool:
     """Whether a gain of `SHARP` is not excluded."""
-    return (
-        change is not None
-        and change.improvement_interval is not None
-        and change.improvement_interval[1] > SHARP
-    )
+    if change is None or change.improvement_interval is None:
+        return False
+    return change.improvement_interval[1] > SHARP
 
 
-def _possible(target: AdvisedSet, name: str, change: Change | None, detectable: float | None) -> str:
-    """A sentence on a candidate whose gain of `SHARP` is not excluded, and on the queries that would tell."""
+def _test(target: AdvisedSet, detectable: float | None) -> str:
+    """The queries that would tell whether a candidate gains `SHARP`."""
+    queries = counted(target.queries, "query")
     if detectable is not None and detectable > SHARP:
-        more = _would_show(target.queries, detectable)
-    elif target.measured < target.queries:
-        more = (
-            f"measure more than {integer(target.measured)} of "
-            f"{counted(target.queries, 'query')} with advise.queries"
-        )
-    else:
-        more = "four times as many queries would halve this interval"
-    return f"{name[0].upper()}{name[1:]} may gain {SHARP:.0f} % ({_percent(change)}): {more}."
-
-
-def _would_show(queries: int, detectable: float) -> str:
-    needed = counted(_needed(queries, detectable), "query")
-    return (
-        f"{counted(queries, 'query')} would show a gain of {detectable:.1f} % or "
-        f"more; about {needed} would show {SHARP:.0f} %"
-    )
-
-
-def _needed(queries: int, detectable: float) -> int:
-    """Queries that show a gain of `SHARP`, to two digits."""
-    return two_digits(queries * (detectable / SHARP) ** 2)
+        # The detectable gain falls with the square root of the number of queries.
+        needed = counted(two_digits(target.queries * (detectable / SHARP) ** 2), "query")
+        return f"{queries} would show a gain of {detectable:.1f} %, about {needed} one of {SHARP:.0f} %"
+    if target.measured < target.queries:
+        return f"measure more than {integer(target.measured)} of {queries} with advise.queries"
+    return "four times as many queries would halve its interval"
 
 
 def _gain(change: Change | None) -> float:
@@ -200,12 +141,13 @@ def _gain(change: Change | None) -> float:
     return math.inf if change.improvement is None else change.improvement
 
 
-def _percent(change: Change | None) -> str:
-    assert change is not None
+def _percent(change: Change) -> str:
+    """A change in percent with its interval; in points over a baseline of 0."""
     assert change.difference is not None
-    if change.improvement is None:
-        return f"{100 * change.difference:+.1f} points".replace("-", MINUS)
-    ends = change.improvement_interval
-    return (
-        f"{change.improvement:+.1f} %" + ("" if ends is None else f" [{ends[0]:+.1f}, {ends[1]:+.1f}]")
-    ).replace("-", MINUS)
+    said = f"{100 * change.difference:+.1f} points"
+    if change.improvement is not None:
+        said = f"{change.improvement:+.1f} %"
+    if change.improvement_interval is not None:
+        low, high = change.improvement_interval
+        said += f" [{low:+.1f}, {high:+.1f}]"
+    return said.replace("-", MINUS)

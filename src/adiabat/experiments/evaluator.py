@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +85,8 @@ class Evaluator:
         """Measure a model that runs start from."""
         subject = _subject(model, name)
         scores = self._scores(subject)
-        return Start(
-            name,
-            model.name,
-            model.parameters,
-            scores,
-            model.similarity,
-            model.fingerprint("document"),
-            subject.key,
-        )
+        document = model.fingerprint("document")
+        return Start(name, model.name, model.parameters, scores, model.similarity, document, subject.key)
 
     def outcomes(
         self, model: DualEncoder, name: str, start: Start, trained: TrainedTexts | None = None
@@ -104,16 +97,14 @@ class Evaluator:
         outcomes = []
         for number, (task, after) in enumerate(scores.items()):
             self.watch.progress(f"{name}: comparing {task}", number, len(scores))
-            outcomes.append(
-                _outcome(
-                    after, start.scores[task], seed=self.seed, resamples=self.measure.resamples, margin=margin
-                )
-            )
+            before = start.scores[task]
+            outcomes.append(_outcome(after, before, self.seed, self.measure.resamples, margin))
         return outcomes
 
     def forget(self, model: DualEncoder, others: Collection[Fingerprint]) -> None:
         """Remove the corpus vectors that only this model's document tower made."""
-        if (document := model.fingerprint("document")) not in others:
+        document = model.fingerprint("document")
+        if document not in others:
             self.scoring.corpora.remove_vectors(document)
 
     def stored(self, name: str) -> dict[str, TaskScores] | None:
@@ -132,21 +123,21 @@ class Evaluator:
     def is_stored(self, name: str, state: str) -> bool:
         """Whether every task has readable scores of this state of a model."""
         try:
-            records = [(path, read_record(path)) for _, path in self._files(name)]
-            return all(
-                record["about"].get("state") == state and read_scores(path, record)
-                for path, record in records
-            )
+            for _, path in self._files(name):
+                record = read_record(path)
+                if record["about"].get("state") != state:
+                    return False
+                read_scores(path, record)
         except DataError:
             return False
+        return True
 
     def _files(self, name: str) -> list[tuple[str, Path]]:
         """Each task with its score file for a model."""
         names = [task.name for task in self.scoring.tasks]
         folder = self.folder / SCORES / run_folder_name(name)
-        return [
-            (task, folder / f"{file}{SUFFIX}") for task, file in zip(names, folder_names(names), strict=True)
-        ]
+        paths = [folder / f"{file}{SUFFIX}" for file in folder_names(names)]
+        return list(zip(names, paths, strict=True))
 
     def _scores(self, subject: MeasuredModel) -> dict[str, TaskScores]:
         return self.scoring.run(subject, self.folder / SCORES / run_folder_name(subject.name))
@@ -183,18 +174,17 @@ class DriftEvaluator:
         was measured before.
         """
         path = self.folder / READINGS / NOISE
-        if (noise := _noise_at(path)) is None:
-            noise = noise_of(
-                self.start, self._read(self.model, self.probes.otherwise(), OTHERWISE, self.start)
-            )
+        noise = _noise_at(path)
+        if noise is None:
+            otherwise = self._read(self.model, self.probes.otherwise(), OTHERWISE, self.start)
+            noise = noise_of(self.start, otherwise)
             write_json(noise, path, writer=False)
         return noise
 
     def drift(self, model: DualEncoder, name: str) -> Drift:
         """Drift of a model's results on the probes from those of the untuned model."""
-        return drift_of(
-            self.start, self._read(model, self.probes, name, self.start), groups=self.probes.groups
-        )
+        reading = self._read(model, self.probes, name, self.start)
+        return drift_of(self.start, reading, groups=self.probes.groups)
 
     def _read(self, model: DualEncoder, probes: ProbeSet, name: str, start: Reading | None) -> Reading:
         reading = read_tower(model, probes, self.store, depth=self.depth, start=start, watch=self.watch)
@@ -220,18 +210,12 @@ def _noise_at(path: Path) -> dict[str, float] | None:
     return noise if noise.keys() <= set(MEASURES) and OVERLAP_LOSS in noise else None
 
 
-def _outcome(
-    after: TaskScores, before: TaskScores, *, seed: int, resamples: int, margin: Margin
-) -> TaskOutcome:
+def _outcome(after: TaskScores, before: TaskScores, seed: int, resamples: int, margin: Margin) -> TaskOutcome:
     decision = decide([after, before])
-    drawing: dict[str, Any] = {
-        "seed": seed,
-        "resamples": resamples,
-        "margin": margin,
-        "known": decision.known,
-    }
-    pairs = zip(after.grids, before.grids, strict=True)
-    grids = [compare_grids(now, was, **drawing) for now, was in pairs]
+    drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
+    drawing["known"] = decision.known
+    grids = list(map(partial(compare_grids, **drawing), after.grids, before.grids))
+    # Units that decide: without those that a run trained on.
     after, before = decision.parts[0].scores
     changes = paired_changes(after.samples, before.samples, **drawing)
     return TaskOutcome(

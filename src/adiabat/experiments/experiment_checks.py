@@ -56,7 +56,8 @@ def require_complete(settings: SweepSettings) -> None:
     faults = [f"{name} must be given, got none" for name, value in required.items() if value is None]
     if not settings.tasks:
         faults.append("tasks must be given, got none; list the tasks to measure models on under [[tasks]]")
-    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
+    processes = os.environ.get("WORLD_SIZE", "1")
+    if processes != "1":
         faults.append(f"a sweep must run in one process, got {processes}; start it without a launcher")
     if faults:
         raise ConfigError(several(faults))
@@ -98,11 +99,16 @@ def lawless(settings: ScalingSettings) -> Iterator[str]:
     kinds = dict.fromkeys(tried.way.kind for tried in ways)
     section = settings.scaling
     for kind in kinds:
-        sizes = len({(tried.way.model, tried.way.blocks) for tried in ways if tried.way.kind == kind})
-        runs = len(section.budgets) * len(section.seeds) * sum(tried.way.kind == kind for tried in ways)
-        lacking = [f"at least {FEWEST_RUNS} runs, got {runs}"] if runs < FEWEST_RUNS else []
-        lacking += [f"at least 3 sizes, got {sizes}"] if sizes < 3 else []
-        lacking += ["several budgets, got 1"] if len(section.budgets) == 1 else []
+        of_kind = [tried.way for tried in ways if tried.way.kind == kind]
+        sizes = len({(way.model, way.blocks) for way in of_kind})
+        runs = len(section.budgets) * len(section.seeds) * len(of_kind)
+        lacking = []
+        if runs < FEWEST_RUNS:
+            lacking.append(f"at least {FEWEST_RUNS} runs, got {runs}")
+        if sizes < 3:
+            lacking.append(f"at least 3 sizes, got {sizes}")
+        if len(section.budgets) == 1:
+            lacking.append("several budgets, got 1")
         if lacking:
             yield (
                 f"{kind}: these runs will give no law, which needs {' and '.join(lacking)}; "
@@ -123,7 +129,8 @@ def require_stated(settings: ScalingSettings) -> None:
         "models": settings.models,
         "job.data": data,
     }
-    if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
+    missing = [f"{name} must be given, got none" for name, value in required.items() if not value]
+    if missing:
         raise ConfigError(
             f"{several(missing)}; write it into the file, or add {option('out')} for the directory"
         )

@@ -61,18 +61,13 @@ def fitting(usages: Mapping[Option, int | None], memory: int | None) -> list[Opt
     if memory is None:
         return list(usages)
     large = [option for option, usage in usages.items() if usage is not None and usage > memory]
-    return [
-        option
-        for option, usage in usages.items()
-        if option not in large and not (usage is None and _above(option, large))
-    ]
-
-
-def _above(option: Option, large: Iterable[Option]) -> bool:
-    """Whether an option needs at least as much memory as one of these, being of the same kind and no
-    smaller.
-    """
-    return any(other.way.kind == option.way.kind and other.size <= option.size for other in large)
+    small = []
+    for one, usage in usages.items():
+        # An unmeasured option needs at least as much as a smaller one of its kind.
+        below = [other for other in large if other.way.kind == one.way.kind and other.size <= one.size]
+        if one not in large and (usage is not None or not below):
+            small.append(one)
+    return small
 
 
 def budgets_of(
@@ -82,13 +77,19 @@ def budgets_of(
     if section.budget is not None:
         return dict.fromkeys(options, section.budget)
     assert section.budget_seconds is not None, "a plan has a budget or a time"
-    speeds = {option: speed for option in options if (speed := _speed(option, _of_one_device(rows)))}
-    if not speeds:
+    timed = _of_one_device(rows)
+    budgets = {}
+    for one in options:
+        # FLOP per second of the fastest run, including validation.
+        speeds = [row.flops / row.seconds for row in timed if row.option == one]
+        if speeds:
+            budgets[one] = section.budget_seconds * max(speeds)
+    if not budgets:
         raise DataError(
             f"{option('budget_seconds')} needs runs that recorded their duration, "
             f"got none; give {option('budget')}"
         )
-    return {option: section.budget_seconds * speed for option, speed in speeds.items()}
+    return budgets
 
 
 def _of_one_device(rows: Sequence[ScalingRun]) -> list[ScalingRun]:
@@ -98,11 +99,6 @@ def _of_one_device(rows: Sequence[ScalingRun]) -> list[ScalingRun]:
     return [row for row in timed if row.device == usual[0][0]]
 
 
-def _speed(option: Option, timed: Sequence[ScalingRun]) -> float:
-    """FLOP per second, including validation; 0 if no run recorded it."""
-    return max((row.flops / row.seconds for row in timed if row.option == option), default=0.0)
-
-
 def with_steps(
     budgets: Mapping[Option, float],
     long_enough: Mapping[Option, float],
@@ -110,11 +106,11 @@ def with_steps(
     section: PlanSection,
 ) -> dict[Option, float]:
     """Options whose tokens make enough steps for a law and not more than the limit of a run."""
-    if found := {
-        one: budget
-        for one, budget in long_enough.items()
-        if tokens_at(one, budget, section.data_tokens) <= MOST_STEPS * _step(one.way, rows)
-    }:
+    found = {}
+    for one, budget in long_enough.items():
+        if tokens_at(one, budget, section.data_tokens) <= MOST_STEPS * _step(one.way, rows):
+            found[one] = budget
+    if found:
         return found
     if long_enough:
         ceiling = max(option.flops_per_token * MOST_STEPS * _step(option.way, rows) for option in long_enough)

@@ -152,11 +152,10 @@ class RateTrials:
     def _trials_that_fit(self) -> int:
         """How many trials a GPU holds at the same time, at least one."""
         device = device_of(self.settings.run.device)
-        fitting = AT_ONCE
-        if device.type == "cuda":
-            tower = sum(weights.nbytes for weights in self.context.model.query.parameters())
-            fitting = free_memory(device) // (COPIES * tower)
-        return max(1, min(AT_ONCE, fitting))
+        if device.type != "cuda":
+            return AT_ONCE
+        tower = sum(weights.nbytes for weights in self.context.model.query.parameters())
+        return max(1, min(AT_ONCE, free_memory(device) // (COPIES * tower)))
 
     def _make_group(self, wanted: Sequence[tuple[float, int]]) -> None:
         if len(wanted) < 2:
@@ -178,8 +177,10 @@ class RateTrials:
             self.rows.add(trial)
             if trial.left_at is None:
                 said = f"stays within the limit for {trial.steps[-1]:,}"
+            elif trial.diverged:
+                said = f"diverges after {trial.left_at:,}"
             else:
-                said = f"{'diverges' if trial.diverged else 'exceeds the limit'} after {trial.left_at:,}"
+                said = f"exceeds the limit after {trial.left_at:,}"
             self.watch.note(f"{trial.name}: {said} of {self.settings.trial_steps:,} steps")
             if not self.settings.continues_trial:
                 self.clear(trial.rate, trial.seed)
@@ -247,8 +248,11 @@ class RateTrials:
     def _trial(self, prepared: _Prepared, reason: str | None) -> RateTrial:
         """The row of a trial, read from its log."""
         loop = prepared.loop
-        rows = [row for row in read_log(loop.log.path) if row["step"]]
-        checks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
+        # Rows with a drift are those of checks; that of step 0 is the untuned tower's.
+        checks = []
+        for row in read_log(loop.log.path):
+            if row["step"] and f"validation_{MEASURES[0]}" in row:
+                checks.append(row)
         drift = {}
         with layout_of(loop.log.path, remedy=REMEDY, error=JobError):
             for name in MEASURES:
@@ -268,7 +272,9 @@ class RateTrials:
 
 
 def _drift_text(guard: Guard, position: Position) -> str:
-    drift = 0.0 if position.best is None else position.best.measures.get(guard.section.measure, 0.0)
+    drift = 0.0
+    if position.best is not None:
+        drift = position.best.measures.get(guard.section.measure, 0.0)
     return f"drift {drift:.3g} of {guard.limit:.3g}"
 
 

@@ -66,9 +66,8 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
                 raise JobError(
                     f"{way.title} does not fit into memory; leave it out, or use a larger machine"
                 ) from fault
-            self._counted[way] = passed_parameters(
-                towers.query if is_trained(towers.query) else towers.document
-            )
+            trained = towers.query if is_trained(towers.query) else towers.document
+            self._counted[way] = passed_parameters(trained)
         return self._counted[way]
 
     def train(self, trial: ScalingTrial, job: Job, *, resume: bool, watch: Watch) -> None:
@@ -76,13 +75,8 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         device = device_of(trial.settings.run.device)
         reset_peak_memory(device)
         section = trial.settings.job.model_copy(update={"out": str(job.folder)})
-        train(
-            self.load,
-            trial.settings.model_copy(update={"job": section}),
-            resume=resume,
-            command=self.command,
-            watch=watch,
-        )
+        settings = trial.settings.model_copy(update={"job": section})
+        train(self.load, settings, resume=resume, command=self.command, watch=watch)
         self._peaks[trial.name] = peak_memory(device)
 
     @cached_property
@@ -129,15 +123,12 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         whatever its name.
         """
         way = replace(row.way, family=trial.tried.way.family, model=trial.tried.way.model)
-        both = {
-            "way": (way, trial.tried.way),
-            "budget": (row.budget, trial.budget),
-            "seed": (row.seed, trial.seed),
-        }
-        for name, (former, present) in both.items():
-            if former != present:
+        former = {"way": way, "budget": row.budget, "seed": row.seed}
+        present = {"way": trial.tried.way, "budget": trial.budget, "seed": trial.seed}
+        for name, value in present.items():
+            if former[name] != value:
                 raise JobError(
-                    f"the row {trial.name} must be of {name} = {present}, got {former}; "
+                    f"the row {trial.name} must be of {name} = {value}, got {former[name]}; "
                     f"choose another {option('out')}, or another models.name"
                 )
         return replace(row, way=trial.tried.way)
@@ -149,21 +140,18 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         device = device_of(run.settings.run.device)
         name, stores = str(job.folder), job.folder / STORES
         model = self.load(name, run.settings.encoder.of_saved(name)).to(device)
-        scoring = Scoring(
-            self.tasks,
-            CorpusStores(stores, self.watch),
-            ScoreCounts(),
-            versions(device_name(device)),
-            self.watch,
-        )
-        task_scores = scoring.run(
-            MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores"
-        )
+        corpora = CorpusStores(stores, self.watch)
+        scoring = Scoring(self.tasks, corpora, ScoreCounts(), versions(device_name(device)), self.watch)
+        measured = MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model)
+        values = {}
+        for task, scores in scoring.run(measured, job.folder / "scores").items():
+            value = float(value_of(scores.samples[0])[0])
+            if math.isfinite(value):
+                values[task] = value
+            else:
+                self.watch.note(f"{run.name}: {task} has no score, because its measure is undefined for it")
         clear(stores)
-        values = {task: float(value_of(scores.samples[0])[0]) for task, scores in task_scores.items()}
-        for task in (task for task, value in values.items() if not math.isfinite(value)):
-            self.watch.note(f"{run.name}: {task} has no score, because its measure is undefined for it")
-        return {task: value for task, value in values.items() if math.isfinite(value)}
+        return values
 
 
 def scaling(
@@ -180,20 +168,15 @@ def scaling(
     folder = Path(str(settings.scaling.out))
     begun = SCALING.begin(folder, resume=resume, watch=watch)
     runner = ScalingRunner(folder, load, command, watch, settings)
-    examples, tasks = _examples(settings, watch), {task.name: task.sha256 for task in runner.tasks}
-    models = {
-        name: _looked_at(load(name, settings.encoder))
-        for name in dict.fromkeys(family.model for family in settings.models)
-    }
-    trials = trials_of_scaling(settings, ways_of(settings, lambda name: models[name][0]))
-    description = _description(
-        settings,
-        trials,
-        examples=examples,
-        models={name: digest for name, (_, digest) in models.items()},
-        tasks=tasks,
-    )
-    for lost in without_freezing(settings, lambda name: models[name][0]):
+    examples = _examples(settings, watch)
+    tasks = {task.name: task.sha256 for task in runner.tasks}
+    blocks = {}
+    digests = {}
+    for name in dict.fromkeys(family.model for family in settings.models):
+        blocks[name], digests[name] = _looked_at(load(name, settings.encoder))
+    trials = trials_of_scaling(settings, ways_of(settings, blocks.__getitem__))
+    description = _description(settings, trials, examples=examples, models=digests, tasks=tasks)
+    for lost in without_freezing(settings, blocks.__getitem__):
         watch.note(lost)
     # Refuse a different experiment before models are set up, and unsuitable models before anything is
     # written.
@@ -232,9 +215,16 @@ def _result(
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     fits = fitted(evidence, settings, runner.watch) if evidence.runs else []
     data = settings.job.data or " + ".join(source.path for source in settings.data.sources)
-    device, trained_on = device_name(device_of(settings.run.device)), {"trained on": {"data": data, **inputs}}
     return result_of(
-        settings, section.name, rows, evidence, fits, None, command=command, device=device, inputs=trained_on
+        settings,
+        section.name,
+        rows,
+        evidence,
+        fits,
+        None,
+        command=command,
+        device=device_name(device_of(settings.run.device)),
+        inputs={"trained on": {"data": data, **inputs}},
     )
 
 
