@@ -17,7 +17,7 @@ from adiabat.api.arguments import (
     retained_sets,
     settings_of,
 )
-from adiabat.api.call import Progress, called
+from adiabat.api.call import Progress
 from adiabat.api.evaluate_verb import require_other_contents
 from adiabat.api.repeated import Asked
 from adiabat.api.space_verb import addressed_queries
@@ -105,7 +105,6 @@ def advise(
     splits = [each.split for each in queries]
     require_sets(sets, splits, chosen.data.columns.given())
     require_reachable(model)
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.systems import store_inputs
     from adiabat.experiments.advice import advise_on
@@ -113,7 +112,7 @@ def advise(
     from adiabat.models.model_names import load, trained_by
 
     device_of(chosen.run.device)
-    with called("advise", progress) as call, claimed(folder, kind="advice"):
+    with asked.carried_out(progress) as call, claimed(folder, kind="advice"):
         stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
         datasets = [(stores[each.store], each.addressed(stores[each.store])) for each in queries]
         require_other_contents([rows for _, rows in sets], datasets)
@@ -142,7 +141,6 @@ def advise(
             opened.require_unchanged()
         if folder:
             replace_report(result, folder, call.watch, of="advice")
-            asked.remember()
     return with_page(result, folder)
 
 

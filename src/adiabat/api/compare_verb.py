@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.api.arguments import PathLike, SettingsLike, optional_path, optional_place, path_of, settings_of
-from adiabat.api.call import called
 from adiabat.api.repeated import Asked
 from adiabat.api.with_page import with_page
 from adiabat.config.tasks import CompareSettings
@@ -67,14 +66,12 @@ def compare(
             raise JobError(
                 f"{option('out')} must be a separate folder, {folder} holds an evaluation; choose another"
             )
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.compare import compare_runs
 
-    with called("compare", False) as call, claimed(folder, kind="suite"):
+    with asked.carried_out(False) as call, claimed(folder, kind="suite"):
         result = compare_runs(*paths, qrels=judged, settings=chosen, command=call.command)
         if folder is None:
             return with_page(result, None)
         write_report(result, folder)
-        asked.remember()
         return with_page(result, folder)

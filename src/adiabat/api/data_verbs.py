@@ -105,14 +105,13 @@ def mine(
 
         return mined_before(target, chosen)
     require_minable(*sources, target, model=name, store=folder, index=kept, settings=chosen)
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.mining.mine import mine as mine_negatives
     from adiabat.models.device import device_of
     from adiabat.models.model_names import load_with
 
     device_of(chosen.run.device)
-    with called("mine", progress) as call:
+    with asked.carried_out(progress) as call:
         mined = mine_negatives(
             *sources,
             target,
@@ -124,7 +123,6 @@ def mine(
             command=call.command,
             watch=call.watch,
         )
-    asked.remember()
     return mined
 
 
@@ -270,11 +268,9 @@ def make(
     if asked.is_finished():
         return read_summary(folder)
     require_free(folder)
-    asked.take_digests()
     maker = getattr(import_module(f"adiabat.datasets.{module}"), f"make_{module}")
-    with called("make", progress) as call:
+    with asked.carried_out(progress) as call:
         summary: DatasetSummary = maker(Path(path_of(source, "source")), folder, chosen, watch=call.watch)
-    asked.remember()
     return summary
 
 

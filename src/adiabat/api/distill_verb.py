@@ -19,7 +19,7 @@ from adiabat.api.arguments import (
     with_real_out,
     with_section,
 )
-from adiabat.api.call import Progress, called
+from adiabat.api.call import Progress
 from adiabat.api.repeated import Asked
 from adiabat.api.with_page import with_page
 from adiabat.config.distillation import (
@@ -94,13 +94,11 @@ def distill_static(
     if asked.is_finished():
         return asked.result(DistillResult)
     require_static(teacher, folder, chosen)
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.static_model import distill_static as make_static
 
-    with called("distill_static", progress) as call:
+    with asked.carried_out(progress) as call:
         result = make_static(teacher, folder, settings=chosen, command=call.command, watch=call.watch)
-    asked.remember()
     return with_page(result, folder)
 
 
@@ -308,12 +306,11 @@ def distill_ablate(
         return asked.result(SuiteResult)
     resume = resume or asked.resumes(ABLATE)
     require_ablation(path_of(teacher, "teacher"), chosen, resume=resume)
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.api.evaluate_verb import evaluate_suite
     from adiabat.distillation.ablation import distill_ablate as run_ablation
 
-    with called("distill_ablate", progress) as call:
+    with asked.carried_out(progress) as call:
         result = run_ablation(
             path_of(teacher, "teacher"),
             chosen,
@@ -322,7 +319,6 @@ def distill_ablate(
             command=call.command,
             watch=call.watch,
         )
-    asked.remember()
     return with_page(result, result.folder)
 
 
@@ -341,13 +337,11 @@ def _train_student(
         return asked.result(Result)
     resume = resume or asked.resumes("job")
     require_student(chosen, resume=resume)
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.student import teach
 
-    with called(verb, progress) as call:
+    with asked.carried_out(progress) as call:
         result = teach(chosen, resume=resume, command=call.command, watch=call.watch, started=started)
-    asked.remember()
     return with_page(result, asked.out)
 
 

@@ -22,7 +22,7 @@ from adiabat.api.arguments import (
     settings_of,
     wrong_type,
 )
-from adiabat.api.call import Call, Progress, called
+from adiabat.api.call import Call, Progress
 from adiabat.api.repeated import Asked
 from adiabat.api.with_page import replace_report, with_page
 from adiabat.config.shared import EvaluateSettings, require_device_name
@@ -143,14 +143,13 @@ def evaluate(
     splits = [split or chosen.data.split, *[None] * (len(sets) - 1)]
     require_sets(sets, splits, chosen.data.columns.given())
     require_reachable(*models)
-    asked.take_digests()
     tuning = _training_record(model)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.models.device import device_of
 
     device_of(chosen.run.device)
     others = [Store.open(path) for path in dict.fromkeys(named_stores)]
-    with called("evaluate", progress) as call, claimed(folder):
+    with asked.carried_out(progress) as call, claimed(folder):
         datasets = _read(sets, splits, chosen, others, has_verdicts=baseline is not None)
         if baseline is not None:
             _judge_sizes(datasets, fail_on, call.watch)
@@ -164,7 +163,6 @@ def evaluate(
             names = {"model": result.model, "baseline": result.baseline or ""}
             with replacing_scores(scores, folder, models=names):
                 replace_report(result, folder, call.watch, of="evaluation")
-            asked.remember()
     return with_page(result, folder)
 
 
@@ -404,7 +402,6 @@ def evaluate_suite(
         return asked.result(SuiteResult)
     require_suite(settings, names)
     require_own(folder, "suite")
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.measured_models import resolve_models
     from adiabat.evaluation.suite import evaluate_suite as run_suite
@@ -414,8 +411,7 @@ def evaluate_suite(
     loader = partial(load_with, device=settings.run.device)
     subjects = resolve_models(settings.models, names, settings.encoder, loader, trained_by)
     device_of(settings.run.device)
-    with called("evaluate_suite", progress) as call, claimed(folder, kind="suite"):
+    with asked.carried_out(progress) as call, claimed(folder, kind="suite"):
         result = run_suite(subjects, settings, folder, command=call.command, watch=call.watch)
         write_report(result, folder)
-        asked.remember()
     return with_page(result, folder)

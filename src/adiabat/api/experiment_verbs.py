@@ -24,7 +24,7 @@ from adiabat.api.arguments import (
     settings_table,
     with_real_out,
 )
-from adiabat.api.call import Progress, called
+from adiabat.api.call import Progress
 from adiabat.api.repeated import Asked
 from adiabat.api.with_page import with_page
 from adiabat.config.budgets import PlanSettings, ScalingSettings
@@ -107,14 +107,12 @@ def sweep(
         require_sweep(chosen, resume=resume)
     except SettingsError as fault:
         raise (in_file(fault, Path(settings)) if isinstance(settings, str | os.PathLike) else fault) from None
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.experiments.sweep import sweep as run_sweep
     from adiabat.models.model_names import load_with
 
-    with called("sweep", progress) as call:
+    with asked.carried_out(progress) as call:
         result = run_sweep(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
-    asked.remember()
     return with_page(result, asked.out)
 
 
@@ -174,14 +172,12 @@ def scaling(
         return asked.result(ScalingResult)
     resume = resume or asked.resumes(SCALING)
     require_scaling(chosen, resume=resume)
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.experiments.scaling import scaling as run_scaling
     from adiabat.models.model_names import load_with
 
-    with called("scaling", progress) as call:
+    with asked.carried_out(progress) as call:
         result = run_scaling(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
-    asked.remember()
     return with_page(result, asked.out)
 
 
@@ -227,15 +223,13 @@ def plan(
     if asked.is_finished():
         return asked.result(ScalingResult)
     require_plan(chosen)
-    asked.take_digests()
     from adiabat.experiments.plan import plan as make_plan
 
-    with called("plan", progress) as call, claimed(target, kind="plan") as folder:
+    with asked.carried_out(progress) as call, claimed(target, kind="plan") as folder:
         result = make_plan(_load, chosen, command=call.command, watch=call.watch)
         if folder is None:
             return with_page(result, None)
         write_report(result, folder)
-        asked.remember()
         return with_page(result, folder)
 
 
@@ -308,12 +302,11 @@ def safe_rate(
     require_search(folder, resume=resume)
     require_names(model)
     require_reachable(model)
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.api.tune_verb import context_of
     from adiabat.experiments.rate_search import safe_rate as find_safe_rate
 
-    with called("safe_rate", progress) as call:
+    with asked.carried_out(progress) as call:
         # Said rather than refused, since a file of tune has both.
         for note in replaced_notes(settings):
             call.watch.note(note)
@@ -321,7 +314,6 @@ def safe_rate(
         result = find_safe_rate(
             context, folder, settings=chosen, resume=resume, command=call.command, watch=call.watch
         )
-    asked.remember()
     return with_page(result, folder)
 
 

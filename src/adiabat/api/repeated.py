@@ -9,12 +9,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from adiabat.api.call import Call, Progress, called
 from adiabat.api.with_page import with_page
 from adiabat.config.section import Section
 from adiabat.core.disk import real
@@ -147,6 +148,14 @@ class Asked:
     def resumes(self, table: str) -> bool:
         """Whether an unfinished run in the directory is resumed; its configuration has this table."""
         return self.exist_ok is True and self.out is not None and is_described(self.out, table)
+
+    @contextmanager
+    def carried_out(self, progress: Progress) -> Iterator[Call]:
+        """The call while it does its work: inputs are digested before, and the call is recorded after it."""
+        self.take_digests()
+        with called(self.verb, progress) as call:
+            yield call
+        self.remember()
 
     def remember(self) -> None:
         """Write the record of the finished call."""

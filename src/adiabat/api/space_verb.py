@@ -12,7 +12,7 @@ from adiabat.api.arguments import (
     require_model,
     settings_of,
 )
-from adiabat.api.call import Progress, called
+from adiabat.api.call import Progress
 from adiabat.api.repeated import Asked
 from adiabat.api.with_page import replace_report, with_page
 from adiabat.config.shared import DataSection, require_device_name
@@ -101,7 +101,6 @@ def space(
         require_own(folder, "space")
     require_sets([(path, source)], [chosen.data.split], chosen.data.columns.given())
     require_reachable(model, baseline)
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.space_analysis import analyse_space
     from adiabat.evaluation.systems import System
@@ -110,7 +109,7 @@ def space(
 
     device_of(chosen.run.device)
     opened, others = Store.open(path), [Store.open(other) for other in named]
-    with called("space", progress) as call, claimed(folder, kind="space"):
+    with asked.carried_out(progress) as call, claimed(folder, kind="space"):
         examples = addressed_queries(source, opened, chosen.data)
         after = System(load(model, settings=chosen.encoder, device=chosen.run.device), opened)
         opened.require_encoder(after.model.fingerprint("document"), who=after.model.name)
@@ -129,7 +128,6 @@ def space(
             read.require_unchanged()
         if folder:
             replace_report(result, folder, call.watch, of="analysis")
-            asked.remember()
     return with_page(result, folder)
 
 

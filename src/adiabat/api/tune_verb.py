@@ -95,11 +95,10 @@ def tune(
     )
     require_names(model)
     require_reachable(model)
-    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.adiabatic.tune import begin
 
-    with called("tune", progress) as call:
+    with asked.carried_out(progress) as call:
         context = context_of(model, store, source, chosen)
         run = begin(context, folder, settings=chosen, resume=resume, watch=call.watch, started=began)
         tuned = at_its_rate(run).carry_out()
@@ -110,7 +109,6 @@ def tune(
             tuned.start, tuned.model, context.store, run.objective.validation, call.watch
         )
         result = tuned.finish(command=call.command, power=power)
-    asked.remember()
     return with_page(result, folder)
 
 
