@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -113,6 +114,11 @@ class InBatchLoss(Choice):
         """How validation ranks documents."""
         return self.similarity
 
+    def _at_temperature(self, loss: "Callable[..., Tensor]", **settings: Any) -> "Criterion":
+        """A loss with these settings, margin and directions; its temperature may change from step to step."""
+        given = partial(loss, margin=self.margin, symmetric=self.symmetric, **settings)
+        return lambda pairs, temperature: given(pairs, temperature=temperature)
+
     needs = (Need("negatives_shared", "negatives_per_query"),)
     """Only listed negatives can be shared."""
 
@@ -126,9 +132,7 @@ class InBatchSoftmax(InBatchLoss):
         """The loss of a batch."""
         from adiabat.losses.in_batch import in_batch_softmax
 
-        return lambda pairs, t: in_batch_softmax(
-            pairs, temperature=t, margin=self.margin, symmetric=self.symmetric, tile=tile
-        )
+        return self._at_temperature(in_batch_softmax, tile=tile)
 
 
 class SamToNe(InBatchLoss):
@@ -150,10 +154,7 @@ class SamToNe(InBatchLoss):
         """The loss of a batch."""
         from adiabat.losses.in_batch import samtone
 
-        side, margin, symmetric = self.same_tower, self.margin, self.symmetric
-        return lambda pairs, t: samtone(
-            pairs, temperature=t, side=side, margin=margin, symmetric=symmetric, tile=tile
-        )
+        return self._at_temperature(samtone, side=self.same_tower, tile=tile)
 
 
 class Pair(InBatchLoss):
@@ -171,16 +172,7 @@ class Pair(InBatchLoss):
         """The loss of a batch."""
         from adiabat.losses.in_batch import pair
 
-        weight, printed, margin, symmetric = self.weight, self.printed, self.margin, self.symmetric
-        return lambda pairs, t: pair(
-            pairs,
-            temperature=t,
-            weight=weight,
-            printed=printed,
-            margin=margin,
-            symmetric=symmetric,
-            tile=tile,
-        )
+        return self._at_temperature(pair, weight=self.weight, printed=self.printed, tile=tile)
 
 
 class PairwiseLoss(Choice):
