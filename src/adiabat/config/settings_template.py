@@ -31,10 +31,8 @@ def _keys(kind: type[Section], usual: Section | None = None) -> Iterator[str]:
     """The settings of a table that are not tables, with the values of `usual`."""
     for name, field in kind.model_fields.items():
         if not sections_in(field.annotation):
-            yield from [
-                "",
-                *_comment(" ".join(sentence for sentence in (field.description, _takes(field)) if sentence)),
-            ]
+            yield ""
+            yield from _comment(_joined(field.description, _takes(field)))
             yield f"#{_assigned(name, field if usual is None else getattr(usual, name))}"
 
 
@@ -72,13 +70,12 @@ def _short_form(kind: type[Section], name: str, field: FieldInfo, tables: tuple[
     if kind.is_optional(name):
         if field.default is not None:
             return f"`{name} = false` switches it off."
-        bare = f"`{name} = VALUE` gives `{tables[0].bare}` alone" if tables[0].bare else ""
-        defaults = (
-            ""
-            if any(inner.is_required() for inner in tables[0].model_fields.values())
-            else f"`{name} = true` takes all of its defaults"
-        )
-        return f"Off by default; {'; '.join(filter(None, (bare, defaults)))}."
+        forms = []
+        if tables[0].bare:
+            forms.append(f"`{name} = VALUE` gives `{tables[0].bare}` alone")
+        if not any(inner.is_required() for inner in tables[0].model_fields.values()):
+            forms.append(f"`{name} = true` takes all of its defaults")
+        return f"Off by default; {'; '.join(forms)}."
     words = ", ".join(map(inline, by_kind(tables)))
     bare = next((f" or, in place of {table.bare} alone, a number" for table in tables if table.bare), "")
     return f"`{name} = VALUE` may stand in place of the table, where VALUE is one of {words}{bare}."
@@ -108,24 +105,28 @@ def _other_kind(kind: type[Section], usual: type[Section]) -> Iterator[str]:
 
 
 def _described(name: str, field: FieldInfo) -> list[str]:
-    return _comment(
-        " ".join(filter(None, (f"{_assigned(name, field)}:", field.description, _takes(field)))), indent="  "
-    )
+    text = _joined(f"{_assigned(name, field)}:", field.description, _takes(field))
+    return _comment(text, indent="  ")
 
 
 def _assigned(name: str, value: Any) -> str:
     if isinstance(value, FieldInfo):
-        words = _words(value.annotation)
-        value = (
-            (words[0] if words and name == "kind" else None) if value.is_required() else value.get_default()
-        )
+        words = _words(value.annotation) if name == "kind" else []
+        default = words[0] if words else None
+        value = default if value.is_required() else value.get_default()
     return f"{name} =" if value is None else f"{name} = {inline(value)}"
 
 
 def _takes(field: FieldInfo) -> str:
     """Allowed values of a setting, as far as its type states them."""
-    choices = _words(field.annotation)
-    words = ", ".join(map(inline, choices)) if len(choices) > 1 or not _is_choice(field.annotation) else ""
+    choices, is_choice = _words(field.annotation), _is_choice(field.annotation)
+    words = ", ".join(map(inline, choices))
+    sentences = []
+    # A single word is the kind of a table, which its header says.
+    if len(choices) > 1 and is_choice:
+        sentences.append(f"One of {words}.")
+    elif choices and not is_choice:
+        sentences.append(f"A number, or {words}.")
     # Each constraint of the type may have any of the bounds.
     limits = [
         (sign, getattr(constraint, name, None))
@@ -133,12 +134,14 @@ def _takes(field: FieldInfo) -> str:
         for name, sign in _BOUNDS.items()
     ]
     bounds = [f"{sign} {limit:g}" for sign, limit in limits if limit is not None]
-    choice = (
-        "" if not words else f"One of {words}." if _is_choice(field.annotation) else f"A number, or {words}."
-    )
-    return " ".join(
-        sentence for sentence in (choice, f"Must be {' and '.join(bounds)}." if bounds else "") if sentence
-    )
+    if bounds:
+        sentences.append(f"Must be {' and '.join(bounds)}.")
+    return " ".join(sentences)
+
+
+def _joined(*sentences: str | None) -> str:
+    """Those sentences that there are, in one text."""
+    return " ".join(filter(None, sentences))
 
 
 def _is_choice(annotation: Any) -> bool:
