@@ -104,8 +104,19 @@ _STARTS_AGAIN = "nothing was saved; run the same command again to start over"
 AFTER_CTRL_C = dict.fromkeys(
     ("embed", "demo", "mine", "evaluate --suite", "distill static", "distill pair", "upgrade"), _CONTINUES
 )
-AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "sweep", "scaling", "safe-rate"), _RESUMES)
-AFTER_CTRL_C |= dict.fromkeys(("distill fit", "distill multilingual", "distill ablate"), _RESUMES)
+AFTER_CTRL_C |= dict.fromkeys(
+    (
+        "tune",
+        "train",
+        "sweep",
+        "scaling",
+        "safe-rate",
+        "distill fit",
+        "distill multilingual",
+        "distill ablate",
+    ),
+    _RESUMES,
+)
 """Advice after an interruption, unless the verb gives its own; other verbs save nothing."""
 
 LOWER_MEMORY = {
