@@ -173,7 +173,10 @@ def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
 
 
 def left_out_note(sampler: BatchSampler, *, steps: int) -> str | None:
-    """A note on the pairs that the passes of a run left out; None if there are none."""
+    """A note on the pairs that the passes of a run left out; None if there are none.
+
+    The passes are planned again, up to the one in which the run ended.
+    """
     largest = number = ended = 0
     while ended < steps:
         largest = max(largest, sampler.left_out(number))
@@ -241,7 +244,7 @@ class Batch:
 
     @property
     def documents(self) -> Int[np.ndarray, " d"]:
-        """Rows of all documents: positives, shared negatives, own negatives."""
+        """Rows of all documents: positives, shared negatives, own negatives, ``d = p + n + p h``."""
         return np.concatenate([self.positive, self.shared, self.own.ravel()])
 
     @property
@@ -259,7 +262,11 @@ class Sides:
 
 
 def check_negatives(pairs: PairSet, section: TrainSection) -> None:
-    """Refuse data that lists too few negatives for the loss."""
+    """Refuse data that lists too few negatives for the loss.
+
+    A triplet loss compares with nothing else. Own negatives of unequal number are filled up with the
+    positive, which only a mask of duplicates keeps from counting as its own negative.
+    """
     loss = section.loss
     if not loss.negatives_per_query:
         return

@@ -229,7 +229,10 @@ class PairContrast:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Let threads share the passes within the block."""
+        """Let threads share the passes within the block.
+
+        Their copies of the towers share the weights, and sum their own gradients.
+        """
         before, precision, chunking = self.passes, self.settings.run.precision, self._chunking()
         with side_passes(*self._texts.trained, precision=precision, chunking=chunking) as self.passes:
             try:
@@ -309,6 +312,9 @@ class PairContrast:
     def validate(self) -> Validation:
         """Loss over batches that follow from the texts alone, and the rank of each query's answer among all
         validation documents.
+
+        `Validation.errors` counts queries whose top document is wrong, or pairs in the wrong order
+        (`error_unit`). ``P@1`` is the share of queries with rank 1, ``RR`` the mean of 1 / rank.
         """
         if self.store is not None:
             self.store.require_unchanged()
@@ -450,7 +456,14 @@ def ranks_of_answers(
     *,
     distance: bool,
 ) -> Int[np.ndarray, " q"]:
-    """Rank ``1 + #{documents that are not answers and score at least as high as the best answer}``."""
+    """Rank ``1 + #{documents that are not answers and score at least as high as the best answer}``.
+
+    Args:
+        query: Embeddings of the queries, scaled for the comparison.
+        documents: Embeddings of all candidates.
+        answers: Positions of each query's answers among the candidates, at least one.
+        distance: Whether the score is the negative Euclidean distance, in place of the dot product.
+    """
     ranks = []
     for start in range(0, len(query), QUERIES_AT_A_TIME):
         rows = query[start : start + QUERIES_AT_A_TIME]
@@ -471,7 +484,11 @@ def listed_pairs(pairs: PairSet) -> int:
 
 
 def pair_errors(pairs: PairSet, query: _Rows, document: _Rows, *, distance: bool) -> int:
-    """Number of (positive, listed negative) pairs in the wrong order; a tie is an error."""
+    """Number of (positive, listed negative) pairs in the wrong order; a tie is an error.
+
+    A pair is in order if its query scores the positive above the negative, by the dot product or by
+    `distance`.
+    """
     negatives = pairs.negatives.take(pairs.query)
     # The pair that each listed negative belongs to, in the order of `negatives.values`.
     pair, errors = np.repeat(np.arange(len(pairs)), negatives.lengths), 0

@@ -48,7 +48,14 @@ from adiabat.store.vector_store import Store
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Location and format of examples."""
+    """Location and format of examples, part of the key of the cache.
+
+    Attributes:
+        split: Split to read; None reads the usual one.
+        usual_split: Split of a folder with several, where neither settings nor path name one.
+        columns: Names of columns that adiabat does not recognise, by our names.
+        corpus: Data with the texts of documents that examples name by id; None where they hold texts.
+    """
 
     path: str
     split: str | None
@@ -69,7 +76,14 @@ def read_pairs(
 
     Args:
         source: Source of the examples; None reads `TrainDataSection.sources`.
+        stored: Whether documents are ids of a store, which stand for their texts.
         cache: Directory of the dataset cache; None keeps pairs in memory.
+
+    Returns:
+        Training pairs and validation pairs over the same texts, with notes on what was left out.
+
+    Raises:
+        DataError: If a source is faulty, or no query is left on one of the sides.
     """
     # A source uses the settings of `[data]` for those that it does not set itself.
     listed = [
@@ -261,6 +275,13 @@ def cache_key(description: dict[str, Any]) -> str:
 def numbered_pairs(number: Number, folder: Path | None, *, advice: str) -> tuple[PairSet, ...]:
     """Open the pairs of a folder, or number them and store them there; without a folder they stay in
     memory.
+
+    A damaged folder is replaced, with a warning. A new one is made beside its path and moved there, so that
+    several processes may make the same one.
+
+    Args:
+        number: Numbers the examples; not called if the folder holds them.
+        advice: What to do where the cache cannot be written.
     """
     if folder is None:
         columns = TextList(), TextList(), TextList()

@@ -54,7 +54,11 @@ def shard_name(number: int) -> str:
 
 
 class Stream:
-    """The shards of a run."""
+    """The shards of a run.
+
+    The main process reads the sources and appends the rows; the others open what it wrote. Before the job has
+    a directory, each process reads the first shard itself.
+    """
 
     def __init__(
         self,
@@ -125,6 +129,7 @@ class Stream:
         """
         if self._settings.mixture.exhausted != "stop":
             return None
+        # Whether the sources run out is known once the next shard has been read.
         while not self.rows or (self.rows[-1].first + self.rows[-1].steps <= step and not self.rows[-1].last):
             self._go_on(planner)
         row = self.rows[-1]
@@ -303,7 +308,12 @@ class Stream:
         return records
 
     def notes(self, steps: int, last: BatchPlan) -> list[str]:
-        """Notes on the shards read and the share of each source."""
+        """Notes on the shards read and the share of each source.
+
+        Args:
+            steps: Number of steps of the run.
+            last: Plan of its last step.
+        """
         shards = [row for row in self.rows if row.first <= last.steps.start]
         ends = [f"{part.end.ends:,}" for part in shards[-1].parts]
         notes = [

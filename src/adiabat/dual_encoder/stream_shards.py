@@ -73,7 +73,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources of shards of `size` examples, with weights that add up to 1."""
+    """The sources of shards of `size` examples, with weights that add up to 1.
+
+    Attributes:
+        tapes: A reader for each source, which goes on from any position.
+        exhausted: What follows the end of a source; see `read`.
+    """
 
     tapes: Sequence[ExampleReader]
     weights: Float[np.ndarray, " s"]
@@ -87,9 +92,11 @@ class Sources:
         (``cycle``), but never repeats a row within a shard. Under ``drop``, an ended source is left out until
         all have ended; all restart with the next shard.
         """
+        # When every source has ended, all begin again with this shard.
         if all(start.ended for start in starts):
             starts = [start.rewound() for start in starts]
         live = [not start.ended for start in starts]
+        # The others take the share of a source that has ended.
         quotas = shard_quotas(number, self.size, self.weights, live=live).tolist()
         parts = tuple(
             self._part(source, start, quota, take)
@@ -111,6 +118,7 @@ class Sources:
         take(tape.read(start, quota), source)
         end = tape.position()
         count = end.mark.rows - start.mark.rows
+        # The rest of the quota comes from the beginning, at most up to where this part started.
         if self.exhausted == "cycle" and end.ended:
             take(tape.read(end.rewound(), min(quota - count, start.mark.rows)), source)
             end = tape.position()

@@ -94,7 +94,11 @@ class TextCache:
 
 
 class StoreCache(TextCache):
-    """Documents whose vectors are in a store."""
+    """Documents whose vectors are in a store, which no tower embeds.
+
+    Texts of these documents are ids, or texts that the store has; a document that it lacks is refused before
+    the first step.
+    """
 
     def __init__(self, tower: Encoder, texts: TextColumn, store: Store, *, precision: Precision) -> None:
         """Find documents in a store."""
@@ -166,7 +170,7 @@ class PairTexts:
         return list(dict.fromkeys(self.sides[side].tower for side in self.tables))
 
     def tokens(self, pairs: PairSet) -> OfPairs:
-        """Tokens of pairs that pass through trained towers."""
+        """Tokens of each pair that pass through trained towers, both sides together."""
         tokens = np.zeros(len(pairs), dtype=np.int64)
         for side, table in self.tables.items():
             tokens += table.lengths[pairs.query if side == "query" else pairs.positive]
@@ -190,7 +194,7 @@ class PairTexts:
         return Sides(query, document)
 
     def groups(self, distinct: Mapping[Side, Int[np.ndarray, " _"]]) -> list[Group]:
-        """Texts of a batch that pass through a trained tower."""
+        """Texts of a batch that pass through a trained tower; a shared tower passes both sides."""
         trained = self.trained
         return [
             Group(table, distinct[side], trained.index(self.sides[side].tower))

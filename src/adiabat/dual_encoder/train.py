@@ -136,6 +136,7 @@ def estimate(
     check(settings)
     require_estimable(settings)
     device = device_of(settings.run.device)
+    # Before the towers are loaded, whose memory counts.
     reset_peak_memory(device)
     objective, _ = prepared(load, settings, Processes(device=device), watch)
     fit_into_time(objective, watch, started=started)
@@ -239,7 +240,10 @@ def _require_fitting(store: Store, towers: DualEncoder, settings: TrainSettings)
 
 
 def check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
-    """Refuse data that cannot be used for training or validation."""
+    """Refuse data that cannot be used for training or validation.
+
+    These checks need the data but no model, so they come before one is loaded.
+    """
     check_batch_size(training.name, len(training), settings.train.batch_size)
     check_negatives(training, settings.train)
     _check_validation(validation, settings)
@@ -321,6 +325,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | N
             label += f" (validation loss {best.loss:.4f}, P@1 {best.measures.get('P@1', 0.0):.3f})"
         watch.progress(label, position.step, total)
 
+    # The exponential schedule falls once for each pass over the pairs.
     steps_per_pass = math.ceil(objective.sampler.pairs / section.batch_size)
     return Loop(
         objective=objective,
@@ -401,6 +406,7 @@ def fit_into_time(objective: PairContrast, watch: Watch, *, started: float) -> f
     reserve = _reserve(objective, validation)
     if not section.goes_by_time:
         return reserve
+    # A validation comes every `validate_every` steps, so each step bears its share.
     each = _mean(objective, step_seconds(objective, watch) + validation / section.validate_every)
     # What precedes the first step, and what follows the last one.
     around = _mean(objective, seconds_since(started) + reserve)
@@ -422,7 +428,10 @@ def fit_into_time(objective: PairContrast, watch: Watch, *, started: float) -> f
 
 
 def _left(objective: PairContrast, started: float, reserve: float) -> float | None:
-    """Seconds of the time limit that are left for steps; None without one."""
+    """Seconds of the time limit that are left for steps; None without one.
+
+    ``budget - spent - reserve``: loading, measuring and setting up are spent, and `reserve` is held back.
+    """
     budget = objective.settings.train.budget_seconds
     if budget is None:
         return None

@@ -86,6 +86,7 @@ def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
         faults.append(f"{name} must give at least {steps_taken} steps, the number already taken, got {total}")
     idle = idle_counts(rows, keep="both" if settings["train.keep"] == "both" else "loss")
     limit = settings.get("train.idle_epochs")
+    # A lower limit would have ended the run earlier, which resuming cannot undo.
     if limit is not None and idle and limit < (least := least_idle(idle)):
         faults.append(
             f"train.idle_epochs must be at least {least}, or the run would have ended already, got {limit}"
@@ -188,6 +189,7 @@ def _require_inputs(settings: TrainSettings) -> None:
     data = settings.data
     sources = data.listed(settings.job.data)
     validation = validation_source(data, [source.path for source in sources])
+    # A stream is read row by row, which not every format allows.
     if data.stream is not None:
         for source in sources:
             require_streamable(source.path)

@@ -157,7 +157,13 @@ def passed(objective: PairContrast, steps: int) -> tuple[float, float, float]:
 def result_of_run(
     objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str
 ) -> Result:
-    """The result of a run, from its log and weights."""
+    """The result of a run, from its log and weights.
+
+    Args:
+        built: The towers with their initial weights.
+        plain: The trained towers without adapters, compared with the initial ones tensor by tensor.
+        command: The command line; "" for a call from Python.
+    """
     settings = objective.settings
     parameters, trained = counts_of(objective)
     steps = outcome.position.step
@@ -170,6 +176,7 @@ def result_of_run(
         last = objective.at(max(0, steps - 1))
         amount_read = f"{objective.stream.drawn(steps, last).sum():,} pairs of a stream"
         outcome_notes = [*objective.stream.notes(steps, last)]
+        # Shards of a stream are passed over once, and together have no size.
         passes = None
     queries = len(objective.validation.query_rows)
     by_pairs = settings.train.error_unit == "pairs"
