@@ -49,7 +49,7 @@ from adiabat.stats.grid_comparison import flips_notes
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.store.addressing import AddressedSet, address
-from adiabat.store.search import hits_of, search
+from adiabat.store.search import Hits, hits_of, search
 from adiabat.store.vector_store import Store
 
 SHOWN_QUERIES = 10
@@ -154,8 +154,9 @@ def evaluate_datasets(
         systems = _systems(dataset, models, prints, has_baseline=baseline is not None)
         contests.append(_Contest(dataset, *systems, trained or [None] * len(models), known, settings, watch))
     befores = [contest.before for contest in contests]
-    stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
-    refuse_unused_stores(list(stores.values()), [before.store for before in befores if before])
+    used = [before.store for before in befores if before]
+    for dataset in datasets:
+        refuse_unused_stores(dataset.baseline_stores, used)
     results: list[DatasetResult] = []
     deciding: list[ScoredPart] = []
     for contest in contests:
@@ -302,9 +303,7 @@ class _Contest:
         notes = [*self.dataset.notes, *result.notes, *_other_similarity(self.runs[0], self.before)]
         result = replace(result, notes=notes, trained=overlaps, parts=parts, left_out=decision.left_out)
         if not isinstance(self.dataset.examples, LanguageGridSet):
-            seen = [overlap.near_queries for each in deciding.scores for overlap in each.trained_on("")]
-            known = [count for count in seen if count is not None]
-            result = replace(result, near_queries=max(known, default=None))
+            result = replace(result, near_queries=_near_queries(deciding))
         return result, deciding
 
     def _main_change(self, part: ScoredPart) -> Change:
@@ -461,6 +460,16 @@ def _changes(
     )
 
 
+def _near_queries(part: ScoredPart) -> int | None:
+    """The most near duplicates of training queries that a model has; None if no job recorded them."""
+    counts = []
+    for scores in part.scores:
+        for overlap in scores.trained_on(""):
+            if overlap.near_queries is not None:
+                counts.append(overlap.near_queries)
+    return max(counts, default=None)
+
+
 def _part(part: ScoredPart, change: Change) -> Part:
     """The record of a part of the queries."""
     scores = part.scores[0]
@@ -501,32 +510,35 @@ def changed_queries(
         after.store, drawn.query_ids, drawn.queries, drawn.positives, drop=settings.drop_same_id
     )
     similarity = similarities_of(after.model, before.model)[0]
-    # The baseline first, as both are shown.
-    first, last = (
-        search(
+    excluded = [identical.rows[number] for number in range(len(drawn))]
+
+    def found(system: System) -> Hits:
+        vectors = system.model.encode(drawn.queries, side="query", precision="fp32")
+        return search(
             system.store,
-            system.model.encode(drawn.queries, side="query", precision="fp32"),
+            vectors,
             SHOWN_HITS,
             device=system.device,
             similarity=similarity,
-            excluded=[identical.rows[number] for number in range(len(drawn))],
+            excluded=excluded,
             removed=removed,
         )
-        for system in (before, after)
-    )
+
+    first, last = found(before), found(after)
     shown: list[ChangedQuery] = []
     for number, query in enumerate(drawn.queries):
-        if len(shown) < SHOWN_QUERIES and list(first.rows[number]) != list(last.rows[number]):
-            was, now_is = (
-                hits_of(
-                    after.store,
-                    found,
-                    number,
-                    drawn.positives[number],
-                    similarity=similarity,
-                    characters=SHOWN_CHARACTERS,
-                )
-                for found in (first, last)
-            )
-            shown.append(ChangedQuery(dataset=examples.name, query=query, before=was, after=now_is))
+        if list(first.rows[number]) == list(last.rows[number]):
+            continue
+        if len(shown) == SHOWN_QUERIES:
+            break
+        # Both sides show texts of one store: the baseline's holds the same documents.
+        top = partial(
+            hits_of,
+            after.store,
+            query=number,
+            positives=drawn.positives[number],
+            similarity=similarity,
+            characters=SHOWN_CHARACTERS,
+        )
+        shown.append(ChangedQuery(examples.name, query, before=top(first), after=top(last)))
     return shown

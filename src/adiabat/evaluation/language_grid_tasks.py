@@ -126,9 +126,8 @@ def score_nli_grid(
         }
     chosen = similarities or similarities_of(model)
     scores = grid_scores(premises, hypothesis_vectors, similarities=chosen)
-    clusters = cluster_ids(
-        [tuple(premise[language] for language in grid.languages) for premise in grid.premises]
-    )
+    in_languages = [_texts(grid.premises, language) for language in grid.languages]
+    clusters = cluster_ids(list(zip(*in_languages, strict=True)))
     samples, cells = measure_grid(
         scores, grid.labels, rows=grid.languages, columns=grid.languages, clusters=clusters
     )

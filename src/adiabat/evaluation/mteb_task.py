@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -67,7 +68,7 @@ class MtebEncoder:
         # progress. The protocol's `precision` would quantise embeddings, so it is no argument here: as any
         # other option that mteb adds, it is refused.
         del hf_split, hf_subset, batch_size, show_progress_bar
-        texts = [text for batch in inputs for text in batch["text"]]
+        texts = list(chain.from_iterable(batch["text"] for batch in inputs))
         side: Side = "query" if prompt_type is None else prompt_type.value
         return embed_texts(self.model, texts, side=side, name=task_metadata.name, watch=self.watch)
 
@@ -244,18 +245,12 @@ def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any) -> list[Subset]:
         path = folder / task.prediction_file_name
         # Some kinds of tasks store no predictions.
         predicted = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    subsets = [
-        Subset(
-            task,
-            split,
-            scores["hf_subset"],
-            scores,
-            predicted.get(scores["hf_subset"], {}).get(split),
-            encoder.compared_by,
-        )
-        for split, subsets in result.scores.items()
-        for scores in subsets
-    ]
+    subsets = []
+    for split, scores_of_split in result.scores.items():
+        for scores in scores_of_split:
+            name = scores["hf_subset"]
+            answers = predicted.get(name, {}).get(split)
+            subsets.append(Subset(task, split, name, scores, answers, encoder.compared_by))
     _require_numbers(subsets)
     return subsets
 

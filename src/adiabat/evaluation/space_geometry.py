@@ -76,8 +76,10 @@ def uniformity_of(vectors: Vectors) -> Statistic:
     np.fill_diagonal(kernel, 0.0)
 
     def value(counts: Counts) -> Draws:
+        total = np.einsum("rn,rn->r", counts @ kernel, counts)
+        # A resample of one unit alone has no pairs.
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.log(np.einsum("rn,rn->r", counts @ kernel, counts) / _ordered_pairs(counts)))
+            return np.asarray(np.log(total / _ordered_pairs(counts)))
 
     return value
 
@@ -90,9 +92,9 @@ def mean_cosine_of(vectors: Vectors) -> Statistic:
     """
 
     def value(counts: Counts) -> Draws:
-        sums = np.square(counts @ vectors).sum(axis=1)
+        total = np.square(counts @ vectors).sum(axis=1) - np.square(counts).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray((sums - np.square(counts).sum(axis=1)) / _ordered_pairs(counts))
+            return np.asarray(total / _ordered_pairs(counts))
 
     return value
 
@@ -247,13 +249,10 @@ def histogram_of(
     values: Float[np.ndarray, " v"], edges: Float[np.ndarray, " b"], *, left_out: int = 0
 ) -> Histogram:
     """Counts of finite values in bins, and their quantiles; the last bin holds its upper edge too."""
-    return Histogram(
-        counts=np.histogram(values, bins=edges)[0].tolist(),
-        below=int((values < edges[0]).sum()),
-        above=int((values > edges[-1]).sum()),
-        quantiles=np.quantile(values, QUANTILES).tolist() if len(values) else [],
-        left_out=left_out,
-    )
+    counts, _ = np.histogram(values, bins=edges)
+    below, above = np.count_nonzero(values < edges[0]), np.count_nonzero(values > edges[-1])
+    quantiles = np.quantile(values, QUANTILES).tolist() if len(values) else []
+    return Histogram(counts.tolist(), int(below), int(above), quantiles, left_out)
 
 
 REGULARISATION = 1.0

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.evaluation_result import GridComparison
-from adiabat.results.verdict import Reason
+from adiabat.results.verdict import Reason, Word
 from adiabat.stats.calibrated import NOTICED
 from adiabat.stats.judgement import VOID, Evidence, Shown, judge
 from adiabat.stats.noninferiority import Group, Units
@@ -79,8 +79,7 @@ def compare_grids(
         return result
     _check_fit(after, before, resamples)
     baseline = cell_values(before)
-    evidence = _evidence(after, before, margin, _changed(after, before, choice, seed, resamples), known)
-    verdicts = [[judge(cell).word for cell in row] for row in evidence]
+    verdicts = _verdicts(after, before, margin, _changed(after, before, choice, seed, resamples), known)
     counts = Counter(chain.from_iterable(verdicts))
     improvements = []
     for before_row, after_row in zip(baseline.tolist(), values.tolist(), strict=True):
@@ -102,16 +101,16 @@ def compare_grids(
     )
 
 
-def _evidence(
+def _verdicts(
     after: GridSample,
     before: GridSample,
     margin: Margin,
     changed: Bool[np.ndarray, "a b"],
     known: Collection[Reason],
-) -> list[list[Evidence]]:
-    """Evidence of each cell; changes that are shown hold among all cells."""
+) -> list[list[Word]]:
+    """Verdict on each cell; changes that are shown hold among all cells."""
     values, baseline, bounds = cell_values(after), cell_values(before), _loss_bounds(after, before, margin)
-    rows: list[list[Evidence]] = [[] for _ in values]
+    rows: list[list[Word]] = [[] for _ in values]
     for cell in np.ndindex(values.shape):
         limit = margin.in_unit(float(baseline[cell]))
         shown: Shown | None = None
@@ -120,7 +119,7 @@ def _evidence(
             shown = "better" if has_fallen == after.lower_is_better else "worse"
         excluded = None if limit is None else bool(bounds[cell] < limit)
         evidence = Evidence(shown=shown, loss_excluded=excluded, units=after.values.shape[-1], known=known)
-        rows[cell[0]].append(evidence)
+        rows[cell[0]].append(judge(evidence).word)
     return rows
 
 
