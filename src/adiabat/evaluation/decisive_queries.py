@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from adiabat.core.margin import FEWEST_UNITS
 from adiabat.core.text import counted
@@ -29,7 +29,7 @@ from adiabat.evaluation.retrieval import query_overlap
 from adiabat.results.evaluation_result import PartName
 from adiabat.results.verdict import Reason
 from adiabat.stats.samples import MAX_TRAINED_SHARE, TaskScores, TrainingOverlap
-from adiabat.stats.unit_arrays import Numbers
+from adiabat.stats.unit_arrays import Numbers, Rows
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
 
@@ -53,7 +53,7 @@ class ScoredPart:
     name: PartName
     scores: Sequence[TaskScores]
     queries: AddressedSet | None = None
-    removed: Int[np.ndarray, " r"] | None = None
+    removed: Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class ByTraining:
             training data.
     """
 
-    rest: Int[np.ndarray, " r"]
-    seen: Int[np.ndarray, " s"]
+    rest: Rows
+    seen: Rows
     new: Numbers
     known: tuple[Reason, ...]
 
@@ -124,13 +124,13 @@ class ByTraining:
         return cls(rest, rest[seen[rest]], rest[~seen[rest]], tuple(known))
 
 
-def no_residual(_: Int[np.ndarray, " k"]) -> ScoredPart | None:
+def no_residual(_: Rows) -> ScoredPart | None:
     """For scores that were read from files: rankings without some documents would have to be made anew."""
     return None
 
 
 def decide(
-    scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k"]], ScoredPart | None] = no_residual
+    scores: Sequence[TaskScores], residual: Callable[[Rows], ScoredPart | None] = no_residual
 ) -> Decision:
     """Choose the units of a verdict: of a task other than queries with documents always all, whose values
     depend on one another.
@@ -223,10 +223,10 @@ def _taken(scores: Sequence[TaskScores], rows: Numbers) -> list[TaskScores]:
 
 def residual_collection(
     examples: AddressedSet,
-    queries: Int[np.ndarray, " k"],
+    queries: Rows,
     store: Store,
     records: Sequence[TrainedTexts | None],
-) -> tuple[AddressedSet, Int[np.ndarray, " r"]] | None:
+) -> tuple[AddressedSet, Rows] | None:
     """Some queries without the documents that answered a training query, and the rows of these documents.
 
     None if fewer than `FEWEST_DECISIVE` queries keep a relevant document, more than half of the documents

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
@@ -48,6 +47,7 @@ from adiabat.results.verdict import Reason
 from adiabat.stats.grid_comparison import flips_notes
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import Sample, TaskScores
+from adiabat.stats.unit_arrays import Rows
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.search import Hits, hits_of, search
 from adiabat.store.vector_store import Store
@@ -322,7 +322,7 @@ class _Contest:
             return decide(scores)
         return decide(scores, partial(self._residual, examples))
 
-    def _residual(self, examples: AddressedSet, queries: Int[np.ndarray, " k"]) -> ScoredPart | None:
+    def _residual(self, examples: AddressedSet, queries: Rows) -> ScoredPart | None:
         """Scores without the documents that answered training queries; None if too little is left."""
         collection = residual_collection(examples, queries, self.runs[0].store, self.trained)
         if collection is None:
@@ -336,7 +336,7 @@ class _Contest:
         self,
         examples: AddressedSet,
         trained: Sequence[TrainedTexts | None],
-        removed: Int[np.ndarray, " r"] | None = None,
+        removed: Rows | None = None,
     ) -> list[TaskScores]:
         """Scores of each system on queries; `trained` is what the job of each trained on."""
         similarities = similarities_of(*(system.model for system in self.systems))
@@ -496,7 +496,7 @@ def changed_queries(
     *,
     settings: MeasureSection,
     seed: int,
-    removed: Int[np.ndarray, " r"] | None = None,
+    removed: Rows | None = None,
 ) -> list[ChangedQuery]:
     """Queries whose top results changed, drawn at random: gains and losses as they come.
 

@@ -18,6 +18,7 @@ from adiabat.core.progress import Watch
 from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import PairCounts
+from adiabat.stats.unit_arrays import Rows
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.bm25 import BM25Index
 from adiabat.store.scoring import CPU
@@ -29,9 +30,6 @@ ShareProgress = Callable[[float], None]
 
 Counts = tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]
 """Numbers of documents for each query and threshold: without the removed ones, and of the removed ones."""
-
-Rows = Int64[np.ndarray, " r"]
-"""Ascending rows of documents."""
 
 RowTable = Int64[np.ndarray, "q r"]
 """Rows of some documents for each query."""

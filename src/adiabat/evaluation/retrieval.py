@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from adiabat.config.shared import MeasureSection
 from adiabat.core.errors import ConfigError, DataError
@@ -35,6 +35,7 @@ from adiabat.stats.ranking_measures import (
     same_in_any_order,
 )
 from adiabat.stats.samples import Sample, TaskScores, TrainingOverlap, ranking_sample
+from adiabat.stats.unit_arrays import Rows
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store
@@ -47,7 +48,7 @@ def score_retrieval(
     settings: MeasureSection,
     similarities: Sequence[Similarity] | None = None,
     trained: TrainedTexts | None = None,
-    removed: Int[np.ndarray, " r"] | None = None,
+    removed: Rows | None = None,
     watch: Watch = SILENT,
 ) -> TaskScores:
     """Score one model on one data set.
@@ -107,7 +108,7 @@ class _Plan:
         """Whether only listed negatives are candidates."""
         return self.left_out is None
 
-    def standings(self, ranker: Ranker, watch: Watch, removed: Int[np.ndarray, " r"] | None) -> PositiveRanks:
+    def standings(self, ranker: Ranker, watch: Watch, removed: Rows | None) -> PositiveRanks:
         """Ranks by one ranker; a corpus of positives alone is a `DataError`."""
         examples, left_out = self.examples, self.left_out
         if left_out is None:

@@ -20,11 +20,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
 
 from adiabat.core.text import counted
 from adiabat.stats.calibrated import FEWEST_CLUSTERS
-from adiabat.stats.unit_arrays import Numbers
+from adiabat.stats.unit_arrays import Numbers, Rows
 
 BY_DOCUMENTS = "shared relevant documents"
 
@@ -69,7 +68,7 @@ class Clusters:
         """Number of units in so many clusters of the mean size of these."""
         return math.ceil(clusters * self.numbers.size / self.count)
 
-    def take(self, rows: Int[np.ndarray, " k"]) -> "Clusters":
+    def take(self, rows: Rows) -> "Clusters":
         """Clusters of some units."""
         return Clusters(self.numbers[rows], self.by)
 

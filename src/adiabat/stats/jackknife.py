@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import members_of, value_of
 from adiabat.stats.student_t import equal_units, freedom_of_sum
-from adiabat.stats.unit_arrays import Numbers, Values
+from adiabat.stats.unit_arrays import Numbers, Rows, Values
 
 MOST_VALUES = 2000
 """With more units, several of a group are left out at a time: the third and second moments of independent
@@ -94,7 +94,7 @@ class Jackknife:
         cubes = sum(float((influence**3).sum()) for influence in influences)
         return cubes / (6 * squares**1.5) if squares > 0 else 0.0
 
-    def _members(self) -> list[Int[np.ndarray, " _"]]:
+    def _members(self) -> list[Rows]:
         """Indices of the finite values of each group that has two."""
         finite = [
             units[np.isfinite(self.values[units])] for units in members_of(self.groups, self.values.size)

@@ -55,6 +55,7 @@ def discordant_counts(positive: Float[np.ndarray, " p"], negative: Values) -> In
             raise ValueError(
                 f"{side} scores must be numbers, got {int(np.isnan(scores).sum())} NaN of {scores.size}"
             )
+    # Negatives before the first that is at least as high are strictly farther.
     ascending = np.sort(negative)
     return np.asarray(negative.size - np.searchsorted(ascending, positive, side="left"), dtype=np.int64)
 
@@ -376,6 +377,7 @@ def _distinct_patterns(
     """The distinct patterns, and the number of each query's."""
     patterns: list[Pattern] = []
     pattern_of = np.zeros(len(retrieved), dtype=np.int64)
+    # All absent documents have one rank, or rankings would differ by where they are absent.
     capped = np.minimum(ranks.values, np.repeat(retrieved, ranks.lengths))
     for length in np.unique(ranks.lengths).tolist():
         queries = np.flatnonzero(ranks.lengths == length)

@@ -14,7 +14,7 @@ from jaxtyping import Int
 from adiabat.stats.calibrated import LARGEST_BIAS
 from adiabat.stats.statistics import members_of
 from adiabat.stats.student_t import CONFIDENCE, Interval
-from adiabat.stats.unit_arrays import Counts, Draws, Numbers
+from adiabat.stats.unit_arrays import Counts, Draws, Numbers, Rows
 
 RESAMPLES = 10_000
 
@@ -62,7 +62,7 @@ def resampling_counts(
 
 
 def _draw(
-    generator: np.random.Generator, rows: int, units: int, members: list[Int[np.ndarray, " _"]] | None
+    generator: np.random.Generator, rows: int, units: int, members: list[Rows] | None
 ) -> Int[np.ndarray, "r n"]:
     """Drawn units, one row per resample."""
     if members is None:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32, Int
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.suite_result import Kind
 from adiabat.stats.clusters import Clusters
-from adiabat.stats.unit_arrays import Numbers, Values
+from adiabat.stats.unit_arrays import Numbers, Rows, Values
 
 Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
 """Statistic of the units; `adiabat.stats.statistics` has the formulas."""
@@ -89,7 +89,7 @@ class Sample:
                 return False
         return True
 
-    def take(self, rows: Int[np.ndarray, " k"]) -> "Sample":
+    def take(self, rows: Rows) -> "Sample":
         """The units of some rows, in that order."""
         return replace(
             self,
@@ -111,7 +111,7 @@ class Sample:
         return replace(self, values=values, reference=weights, clusters=None)
 
 
-def _of_rows(column: np.ndarray | None, rows: Int[np.ndarray, " k"]) -> np.ndarray | None:
+def _of_rows(column: np.ndarray | None, rows: Rows) -> np.ndarray | None:
     """Some rows of a column that not all have."""
     return None if column is None else column[rows]
 
@@ -207,7 +207,7 @@ class TrainingOverlap:
         """Whether the job used at most `MAX_TRAINED_SHARE` of the units."""
         return int(self.queries.sum()) <= MAX_TRAINED_SHARE * self.queries.size
 
-    def take(self, rows: Int[np.ndarray, " k"]) -> "TrainingOverlap":
+    def take(self, rows: Rows) -> "TrainingOverlap":
         """The units of some rows."""
         return replace(
             self,

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import Sample, Statistic
-from adiabat.stats.unit_arrays import Counts, Draws, Numbers, Values
+from adiabat.stats.unit_arrays import Counts, Draws, Numbers, Rows, Values
 
 # Counts per block of a rank statistic: 2 MB as 64-bit floats, so that the block and its few copies stay in
 # the cache.
@@ -68,7 +68,7 @@ def ranks_of(values: Values) -> Values:
     return np.asarray(_ranks(values, np.ones((1, values.size)))[0])
 
 
-def members_of(groups: Numbers | None, units: int) -> list[Int[np.ndarray, " _"]]:
+def members_of(groups: Numbers | None, units: int) -> list[Rows]:
     """Indices of the units of each group (numbered from 0); all units as one group where `groups` is None."""
     if groups is None:
         return [np.arange(units)]
@@ -152,6 +152,7 @@ def _entropy(draws: Float[np.ndarray, "r m"]) -> Draws:
 
 def _summed(numbers: Numbers, counts: Counts) -> Float[np.ndarray, "r m"]:
     """Sums over the units that have the same number, for each number from 0."""
+    # Sorted by number, the units of a number are one slice, which `reduceat` sums.
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
     ordered = counts[:, order]

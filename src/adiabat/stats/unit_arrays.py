@@ -12,6 +12,9 @@ Values = Float[np.ndarray, " n"]
 Numbers = Int[np.ndarray, " n"]
 """A whole number for each unit: of its group, its cluster, its label."""
 
+Rows = Int[np.ndarray, " _"]
+"""Rows of some units, or of documents in a store."""
+
 Vectors = Float[np.ndarray, "n e"]
 """A vector for each unit."""
 
