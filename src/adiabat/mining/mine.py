@@ -138,9 +138,9 @@ def mine(
     with sole_writer(folder), sole_writer(corpus_folder) if index else nullcontext():
         try:
             ranker = _vectors(model, store, settings.encoder, load)
-            judge = settings.judge and _vectors(
-                settings.judge.model, settings.judge.store, EncoderSection(), load
-            )
+            judge = None
+            if settings.judge is not None:
+                judge = _vectors(settings.judge.model, settings.judge.store, EncoderSection(), load)
             documents = _documents(corpus, corpus_folder, settings.corpus, replaceable=index is None)
             ranker = ranker and _with_rows(ranker, documents, corpus)
             judge = judge and _with_rows(judge, documents, corpus)
