@@ -98,7 +98,10 @@ class Vectors:
         return self.model.encode(queries, side="query")
 
     def score(self, queries: Float32[np.ndarray, "q e"], pairs: Pairs) -> PairScores:
-        """Similarities of pairs, exact in the sense of `adiabat.store.scoring`."""
+        """Similarities of pairs, exact in the sense of `adiabat.store.scoring`.
+
+        Stored vectors are read for documents with a row; the other texts are encoded, each once.
+        """
         scores = np.empty(len(pairs), dtype=np.float32)
         is_stored = np.zeros(len(pairs), dtype=np.bool_)
         if self.store is not None:
@@ -198,7 +201,10 @@ class FusedSource:
     dense: DenseSource
 
     def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts | None = None) -> Candidates:
-        """Find `depth` candidates for each query, among as many of each source."""
+        """Find `depth` candidates for each query, among as many of each source.
+
+        Candidates of BM25 alone get the similarity of their vectors too, on which margins apply.
+        """
         lexical, dense = self.lexical.find(queries, depth, positives), self.dense.find(queries, depth)
         rows = _fused(list(zip(lexical.hits.rows, dense.hits.rows, strict=True)), depth)
         query, column = np.nonzero(rows >= 0)
