@@ -98,6 +98,7 @@ class _Reader:
     projections: dict[Path, Projection] = field(default_factory=dict)
 
     def token_states(self, module: Module, *, plain: bool) -> TokenStates:
+        """The first module of a tower; `plain` marks a model without sentence-transformers files."""
         folder = module.folder
         if folder not in self.first_modules:
             if module.kind == "Transformer":
@@ -113,6 +114,7 @@ class _Reader:
         return self.first_modules[folder]
 
     def _transformer(self, folder: Path, *, plain: bool) -> TokenStates:
+        """A transformer with its tokenizer, and the token limit that its files state or imply."""
         if self.stamped:
             require_settings_of_tokens(folder, FILES)
         stated = read_transformer_settings(folder)
@@ -128,6 +130,7 @@ class _Reader:
         return backbone, tokenizer, EncoderSettings(normalize=plain, **limits)  # type: ignore[arg-type]
 
     def _backbone(self, folder: Path, settings: TransformerSettings) -> PreTrainedModel:
+        """The transformer of a folder, or its base model with the adapter of the folder merged."""
         base = base_of_adapter(folder)
         if base is None:
             return load_backbone(folder, self.trust, blocks=self.blocks, options=settings.config)

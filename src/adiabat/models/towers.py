@@ -326,12 +326,14 @@ class _NewProjection:
         return "towers.projection_width" if self.start is None else "towers.projection_start"
 
     def for_tower(self, tower: Encoder) -> Projection:
+        """The projection, on the device of a tower."""
         weights = self._weights(tower)
         if weights is None:
             return new_projection(tower.width, self.width or tower.width, seed=self.seed).to(tower.device)
         return projection_of(weights)
 
     def add_to(self, tower: Encoder) -> None:
+        """Put the projection on top of a tower."""
         backbone, weights = tower.backbone, self._weights(tower)
         # For a static model without projections, the product of table and matrix is again a static model.
         if weights is not None and isinstance(backbone, StaticBackbone) and not len(tower.projections):
