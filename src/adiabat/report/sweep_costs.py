@@ -4,7 +4,7 @@ from adiabat.core.text import DASH, NO_BREAK, cut
 from adiabat.report import format as texts
 from adiabat.report.captions import text_of
 from adiabat.report.charts import SERIES, Line, Panel, curves, short
-from adiabat.report.pages import Figure, Group
+from adiabat.report.pages import Figure, Group, group
 from adiabat.report.sweep_tables import CaseColumn, case_column, count, mean_column, table_of
 from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.suite_result import Score, SuiteTask
@@ -16,8 +16,7 @@ def costs_section(result: SweepResult) -> Group | None:
     if not result.runs_of():
         return None
     figure = _quality_and_speed(result) if result.speed else None
-    lead = text_of("sweep", "costs")
-    return Group(id="costs", title="Cost of training", lead=lead, sections=[figure, cost_table(result)])
+    return group("sweep", "costs", figure, cost_table(result))
 
 
 def cost_table(result: SweepResult) -> Table:

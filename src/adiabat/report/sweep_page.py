@@ -9,7 +9,7 @@ from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report import suite_page
 from adiabat.report.captions import glossary, text_of
 from adiabat.report.format import VERDICT_MARKS, cut_name, number, signed, three_digits
-from adiabat.report.pages import Figure, Group, Page, Terms, notes_section
+from adiabat.report.pages import Figure, Group, Page, Terms, group, notes_section
 from adiabat.report.sweep_costs import cost_table, costs_section
 from adiabat.report.sweep_figures import Drawing, against, axes_of, drawings, gain_axis, trade
 from adiabat.report.sweep_headline import headline, reservations, tone
@@ -82,15 +82,9 @@ def _settings(result: SweepResult) -> Group:
     every = setting_columns(result)
     for task in result.ordered:
         every += task_columns(result, task)
-    return Group(
-        id="settings-table",
-        title="Settings and what they changed",
-        lead=text_of("sweep", "settings-table"),
-        sections=[
-            table_of(main_columns(result), best=best, caption=caption),
-            table_of(every, id="all-measures", title="All measures", folded=True),
-        ],
-    )
+    main = table_of(main_columns(result), best=best, caption=caption)
+    measures = table_of(every, id="all-measures", title="All measures", folded=True)
+    return group("sweep", "settings-table", main, measures)
 
 
 def _legend() -> str:
@@ -107,10 +101,7 @@ def _figures(result: SweepResult) -> list[Group]:
         lead = text_of("sweep", "against", setting=name, shown=len(axis.curves), of=axis.of)
         figures = list(map(_figure, against(result, axis)))
         groups.append(Group(id=f"against-{index}", title=f"Against {label}", lead=lead, sections=figures))
-    no_curves = Group(
-        id="figures", title="Figures against settings", lead=text_of("sweep", "no-curves"), sections=[]
-    )
-    return groups or [no_curves]
+    return groups or [group("sweep", "figures")]
 
 
 def _figure(drawing: Drawing) -> Figure:
@@ -124,8 +115,8 @@ def _trade(result: SweepResult) -> Group | None:
     axis, figures = gain_axis(result), list(map(_figure, trade(result)))
     if axis is None or not figures:
         return None
-    lead = text_of("sweep", "trade", shown=len(axis.curves), of=axis.of)
-    return Group(id="trade", title="Cost of gains", lead=lead, sections=[*figures, equal_gain_table(result)])
+    table = equal_gain_table(result)
+    return group("sweep", "trade", *figures, table, shown=len(axis.curves), of=axis.of)
 
 
 def equal_gain_table(result: SweepResult) -> Table | None:
@@ -183,8 +174,7 @@ def _drift(result: SweepResult) -> Group | None:
     ]
     if groups:
         sections.append(Group(title=f"By group of probes ({len(groups)})", folded=True, sections=groups))
-    lead = text_of("sweep", "drift", probes=max(drift.probes for drift in drifts))
-    return Group(id="drift", title="Drift of probes", lead=lead, sections=sections)
+    return group("sweep", "drift", *sections, probes=max(drift.probes for drift in drifts))
 
 
 def drift_limit_table(result: SweepResult) -> Table | None:
@@ -235,17 +225,11 @@ def _runs(result: SweepResult) -> Group | None:
     for run in runs:
         time, device = Cell(duration(run.seconds), value=run.seconds), cut(run.device or DASH, limit=60)
         table.add(cut(run.name, limit=120), *_of_run(run), time, device)
-    count = counted(len(runs), "run")
-    return Group(
-        id="runs",
-        title="Runs",
-        lead=text_of("sweep", "runs"),
-        sections=[
-            Group(title=count, folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]),
-            notes_section("Notes on tasks", _task_notes(result), everyone="all tasks"),
-            Terms(id="how-to-read-settings", terms=glossary("sweep")),
-        ],
+    every = Group(
+        title=counted(len(runs), "run"), folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]
     )
+    notes = notes_section("Notes on tasks", _task_notes(result), everyone="all tasks")
+    return group("sweep", "runs", every, notes, Terms(id="how-to-read-settings", terms=glossary("sweep")))
 
 
 def _of_run(run: SweepRun) -> list[Content]:
