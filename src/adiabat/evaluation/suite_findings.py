@@ -8,6 +8,7 @@ pairs of models of the task. Comparisons are judged once all p-values are known.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -299,7 +300,7 @@ class _Comparison:
         holds = np.zeros(values.size, dtype=np.bool_)
         holds[tested] = benjamini_hochberg(values[tested])
         return [
-            pair.judged(holds=bool(is_rejected)) for pair, is_rejected in zip(self.paired, holds, strict=True)
+            pair.judged(holds=holds_one) for pair, holds_one in zip(self.paired, holds.tolist(), strict=True)
         ]
 
     def _pair(self, task: str, contests: Sequence[_Contest], weight: float) -> None:
@@ -357,71 +358,65 @@ def _overlap_notes(models: Sequence[_Measured], void: Sequence[str]) -> Iterator
 
 
 def _require_same_units(task: str, models: Sequence[_Measured]) -> None:
-    first = models[0].runs[0]
-    faults = [
-        f"{model.name} {fault}"
-        for model in models
-        for scores in model.runs
-        if (fault := _unlike(scores, first, model.runs[0]))
-    ]
+    first, faults = models[0].runs[0], []
+    for model in models:
+        for scores in model.runs:
+            if fault := _unlike(scores, first, model.runs[0]):
+                faults.append(f"{model.name} {fault}")
     if faults:
         raise DataError(
             f"{task} must be scored on the same units by the same measure for all models "
-            f"as for {models[0].name}, got {several(faults)}; "
-            "score them again"
+            f"as for {models[0].name}, got {several(faults)}; score them again"
         )
 
 
 def _unlike(scores: TaskScores, first: TaskScores, first_run: TaskScores) -> str | None:
     """Why two scores cannot be compared unit by unit, or two runs of a model cannot be averaged."""
-
-    def stored(texts: Sequence[str]) -> list[bytes]:
-        # As files hold them, half a surrogate pair as "?".
-        return [text.encode("utf-8", "replace") for text in texts]
-
-    def grids_of(scores: TaskScores) -> list[tuple[str, Sequence[str], Sequence[str]]]:
-        # By the main similarity: vectors of unit length have no other.
-        return [
-            (grid.comparison, grid.rows, grid.columns)
-            for grid in scores.grids
-            if grid.similarity == scores.samples[0].similarity
-        ]
-
-    if stored(scores.units) != stored(first.units):
+    if _stored(scores.units) != _stored(first.units):
         lacking, more = set(first.units) - set(scores.units), set(scores.units) - set(first.units)
         counts = [f"lacks {len(lacking):,}"] if lacking else []
         counts += [f"has {len(more):,} {numbered('other', len(more))}"] if more else []
         return f"{' and '.join(counts)}, of {len(first.units):,}" if counts else "has them in another order"
-    if scores.texts and first.texts and stored(scores.texts) != stored(first.texts):
+    if scores.texts and first.texts and _stored(scores.texts) != _stored(first.texts):
         return "has other texts under the same ids"
     main, other = scores.samples[0], first.samples[0]
     if main.measure != other.measure:
         return f"is judged by {main.measure}, not by {other.measure}"
     if main.statistic != other.statistic or not main.judges_like(other):
         return "has other judgements of the same units"
-    if grids_of(scores) != grids_of(first):
-        languages, wanted = (
-            ", ".join(each.grids[0].rows) if each.grids else "none" for each in (scores, first)
-        )
-        return f"has a grid of other languages: {languages}, not {wanted}"
+    if _main_grids(scores) != _main_grids(first):
+        return f"has a grid of other languages: {_languages(scores)}, not {_languages(first)}"
     if [sample.key for sample in scores.samples] != [sample.key for sample in first_run.samples]:
         return "has runs with unlike measures"
     return None
 
 
+def _stored(texts: Sequence[str]) -> list[bytes]:
+    """Texts as files hold them, half a surrogate pair as "?"."""
+    return [text.encode("utf-8", "replace") for text in texts]
+
+
+def _main_grids(scores: TaskScores) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+    """Comparison, rows and columns of the grids by the main similarity: unit vectors have no other."""
+    main = scores.samples[0].similarity
+    return [(grid.comparison, grid.rows, grid.columns) for grid in scores.grids if grid.similarity == main]
+
+
+def _languages(scores: TaskScores) -> str:
+    return ", ".join(scores.grids[0].rows) if scores.grids else "none"
+
+
 def _described(models: Sequence[_Measured]) -> SuiteTask:
     scores = models[0].runs[0]
     main = scores.samples[0]
-    notes_of = {
-        model.name: list(dict.fromkeys(note for scores in model.runs for note in scores.notes))
-        for model in models
-    }
-    # A note of every model is a note of the task.
-    common = [note for note in scores.notes if all(note in notes for notes in notes_of.values())]
-    others = dict.fromkeys(note for notes in notes_of.values() for note in notes if note not in common)
-    specific = [
-        f"{', '.join(name for name, notes in notes_of.items() if note in notes)}: {note}" for note in others
-    ]
+    concerned: dict[str, dict[str, None]] = {}
+    for model in models:
+        for run in model.runs:
+            for note in run.notes:
+                concerned.setdefault(note, {})[model.name] = None
+    # A note of every model is a note of the task, and comes first.
+    common = [note for note in concerned if len(concerned[note]) == len(models)]
+    specific = [f"{', '.join(names)}: {note}" for note, names in concerned.items() if note not in common]
     return SuiteTask(
         name=scores.task,
         kind=scores.kind,
@@ -439,20 +434,21 @@ def _described(models: Sequence[_Measured]) -> SuiteTask:
 def _facts(task: str, models: Sequence[_Measured]) -> Iterator[Fact]:
     """Further figures of each model, averaged over its runs."""
     for model in models:
-        for name in dict.fromkeys(name for scores in model.runs for name in scores.facts):
-            yield Fact(
-                model.name, task, name, float(np.mean([scores.facts.get(name, 0.0) for scores in model.runs]))
-            )
-    for overlap in (overlap for model in models for overlap in model.trained_on):
-        counts = {
-            "queries trained on": overlap.trained_queries,
-            "relevant documents trained on": overlap.trained_relevant,
-        }
-        yield from (
-            Fact(overlap.model, task, name, float(count))
-            for name, count in counts.items()
-            if count is not None
-        )
+        names: dict[str, None] = {}
+        for scores in model.runs:
+            names |= dict.fromkeys(scores.facts)
+        for name in names:
+            mean = np.mean([scores.facts.get(name, 0.0) for scores in model.runs])
+            yield Fact(model.name, task, name, float(mean))
+    for model in models:
+        for overlap in model.trained_on:
+            counts = {
+                "queries trained on": overlap.trained_queries,
+                "relevant documents trained on": overlap.trained_relevant,
+            }
+            for name, count in counts.items():
+                if count is not None:
+                    yield Fact(overlap.model, task, name, float(count))
 
 
 def _of_equal_runs(models: Sequence[_Measured]) -> list[list[_Measured]]:
@@ -464,20 +460,23 @@ def _of_equal_runs(models: Sequence[_Measured]) -> list[list[_Measured]]:
 
 
 def _levels(task: str, models: Sequence[_Measured], *, seed: int, resamples: int) -> Iterator[Score]:
+    """Every measure of every model, with its interval."""
     for group in _of_equal_runs(models):
         measures: list[tuple[_Measured, tuple[Sample, ...]]] = []
         for model in group:
             measures += [(model, runs) for runs in zip(*(each.samples for each in model.runs), strict=True)]
         changes = changes_over_runs([runs for _, runs in measures], None, seed=seed, resamples=resamples)
         for (model, _), change in zip(measures, changes, strict=True):
-            about = (
+            yield Score(
+                task,
+                model.name,
                 change.measure,
                 change.similarity,
                 change.after,
                 change.after_interval,
                 change.lower_is_better,
+                is_proof=model.is_proof,
             )
-            yield Score(task, model.name, *about, is_proof=model.is_proof)
 
 
 def _reference(ranked: Sequence[_Measured], models: Sequence[_Measured], baseline: str | None) -> _Measured:
@@ -512,20 +511,19 @@ def _units(task: str, models: Sequence[_Measured]) -> Iterator[UnitRow]:
 
 def analysed(result: SuiteT) -> SuiteT:
     """A result with its analysis."""
-    scores = {
-        (task.name, model.name): score
-        for task in result.tasks
-        for model in result.models
-        if (score := result.main_score(task.name, model.name)) is not None
-    }
-    tasks = [
-        _ranking(result, task, [scores[key] for key in scores if key[0] == task.name])
-        for task in result.tasks
-    ]
-    models = [
-        _standing(result, tasks, model.name, sum(name == model.name for _, name in scores))
-        for model in result.models
-    ]
+    scores: dict[tuple[str, str], Score] = {}
+    for task in result.tasks:
+        for model in result.models:
+            if (score := result.main_score(task.name, model.name)) is not None:
+                scores[task.name, model.name] = score
+    tasks = []
+    for task in result.tasks:
+        of_task = [score for score in scores.values() if score.task == task.name]
+        tasks.append(_ranking(result, task, of_task))
+    models = []
+    for model in result.models:
+        measured = sum(name == model.name for _, name in scores)
+        models.append(_standing(result, tasks, model.name, measured))
     means = []
     for kind, group in by_kind(result.tasks):
         if len(group) > 1 and len({task.measure for task in group}) == 1:
@@ -537,16 +535,18 @@ def analysed(result: SuiteT) -> SuiteT:
 def _ranking(result: SuiteResult, task: SuiteTask, scores: Sequence[Score]) -> TaskRanking:
     pairings = [pairing for pairing in result.pairings if pairing.task == task.name]
     against = pairings[-1].against if pairings else None
+    # Models trained on the units have no rank, and one model alone has none either.
     proofs = [score for score in scores if score.is_proof]
     ranks = {score.model: _rank(score, proofs) for score in proofs} if len(proofs) > 1 else {}
     top = min(ranks.values(), default=0.0)
-    best = sorted((model for model, rank in ranks.items() if rank == top), key=lambda model: model != against)
+    best = [model for model, rank in ranks.items() if rank == top]
+    if against in best:
+        best = [against, *(model for model in best if model != against)]
     ranked = [pairing for pairing in pairings if pairing.model in ranks]
-    even = [
-        pairing.model
-        for pairing in ranked
-        if pairing.against in best and pairing.verdict != "worse" and pairing.model not in best
-    ]
+    even = []
+    for pairing in ranked:
+        if pairing.against in best and pairing.verdict != "worse" and pairing.model not in best:
+            even.append(pairing.model)
     clear = best == [against] and all(pairing.verdict == "worse" for pairing in ranked)
     return TaskRanking(task.name, against, ranks, best, [*best, *even], clear)
 
@@ -562,30 +562,32 @@ def _rank(score: Score, among: Sequence[Score]) -> float:
 
 
 def _standing(result: SuiteResult, tasks: Sequence[TaskRanking], model: str, measured: int) -> ModelStanding:
+    baseline = result.baseline
     contests = [ranking for ranking in tasks if model in ranking.ranks]
     best = [ranking for ranking in contests if model in ranking.best]
-    baseline = result.baseline
     beside_best = [ranking for ranking in contests if ranking.against not in (None, baseline)]
-    contested = sum(bool(ranking.ranks) for ranking in tasks)
-    verdicts = [
-        pairing.verdict
-        for pairing in result.pairings
-        if (pairing.model, pairing.against) == (model, baseline)
-    ]
+    even = None
+    if baseline is None or beside_best:
+        even = sum(model in ranking.even for ranking in beside_best)
+    verdicts = None
+    if baseline is not None and model != baseline:
+        found = Counter(
+            pairing.verdict
+            for pairing in result.pairings
+            if (pairing.model, pairing.against) == (model, baseline)
+        )
+        verdicts = {verdict: found[verdict] for verdict in WORDS}
+    mean_rank = None
+    if len(contests) == sum(bool(ranking.ranks) for ranking in tasks) > 0:
+        mean_rank = sum(ranking.ranks[model] for ranking in contests) / len(contests)
     return ModelStanding(
         model=model,
         tasks=measured,
         best=len(best),
         clear=sum(ranking.clear for ranking in best),
-        even=None
-        if baseline is not None and not beside_best
-        else sum(model in ranking.even for ranking in beside_best),
-        verdicts=None
-        if baseline is None or model == baseline
-        else {verdict: verdicts.count(verdict) for verdict in WORDS},
-        mean_rank=sum(ranking.ranks[model] for ranking in contests) / len(contests)
-        if len(contests) == contested > 0
-        else None,
+        even=even,
+        verdicts=verdicts,
+        mean_rank=mean_rank,
     )
 
 
