@@ -17,7 +17,7 @@ from adiabat.data.examples import parse_example
 from adiabat.data.judged_sets import corpus_part
 from adiabat.data.judgements import BEIR_ID
 from adiabat.data.language_grids import parse_grid_row
-from adiabat.data.lines import OF_DOCUMENTS, Layout
+from adiabat.data.lines import Layout, parted_columns
 from adiabat.data.records import Document, Example, grid_id, text_id
 from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, UniqueNames, read_rows
@@ -93,8 +93,7 @@ def open_corpus(
                 "leave it out"
             )
         # Columns that the address names may be those of its queries.
-        addressed = Source.of(source).columns.items()
-        mapped |= {name: column for name, column in addressed if name in OF_DOCUMENTS}
+        mapped |= parted_columns(Source.of(source).columns)[1]
         usual = {**BEIR_ID, **(usual or {})}
     return Table.open(table, mapped, split=split, wanted=wanted, whole=whole, usual=usual)
 

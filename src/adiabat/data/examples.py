@@ -29,7 +29,7 @@ from adiabat.data.columns import (
     text_of,
 )
 from adiabat.data.judged_sets import is_judged, judged_set, splits_of
-from adiabat.data.lines import OF_DOCUMENTS, Cursor, Layout
+from adiabat.data.lines import Cursor, Layout, parted_columns
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
 from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, UniqueNames, read_rows
@@ -107,8 +107,7 @@ def read_examples(
         from adiabat.data.judgements import read_judged
 
         # Columns that the address names may be those of its corpus.
-        addressed = Source.of(source).columns.items()
-        of_queries = {name: column for name, column in addressed if name not in OF_DOCUMENTS}
+        of_queries, _ = parted_columns(Source.of(source).columns)
         return read_judged(judged, judged.chosen_split(split, usual_split), {**(columns or {}), **of_queries})
     table = Table.open(source, columns, split=split, wanted=_WANTED)
     if table.layout == "grid":

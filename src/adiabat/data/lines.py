@@ -207,8 +207,17 @@ OF_LAYOUT: Mapping[Layout, tuple[str, ...]] = {
 """Our names of the columns of each kind of row; if two are mapped to one column, a profile lists the last."""
 
 
-OF_DOCUMENTS = OF_LAYOUT["corpus"]
-"""Names of columns of documents; beside a corpus, an address may map those of either table."""
+def parted_columns(
+    columns: Mapping[str, str], *, has_corpus: bool = True
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The columns of examples, and those of documents in a corpus apart; without one, examples have all."""
+    if not has_corpus:
+        return dict(columns), {}
+    of_examples, of_documents = dict[str, str](), dict[str, str]()
+    for name, column in columns.items():
+        table = of_documents if name in OF_LAYOUT["corpus"] else of_examples
+        table[name] = column
+    return of_examples, of_documents
 
 
 REQUIRED: Mapping[Layout, tuple[str, ...]] = {

@@ -158,7 +158,7 @@ def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word
             "take another model"
         )
     vocabulary = vocabulary_of(teacher.tokenizer, words=words, without=section.without)
-    dims = section.reduction.dims if section.reduction.dims is not None else min(USUAL_DIMS, teacher.width)
+    dims = section.reduction.dims or min(USUAL_DIMS, teacher.width)
     if section.reduction.kind != "none":
         require_dims(dims, len(vocabulary.tokens), teacher.width)
     return vocabulary, dims
@@ -262,11 +262,11 @@ def _config(distilled: Distilled, section: StaticSection, teacher: str) -> dict[
 
 def distill_static(
     teacher: Model,
-    out: str | Path,
+    folder: Path,
     *,
-    settings: DistillStaticSettings | None = None,
+    settings: DistillStaticSettings,
     passed: Path | None = None,
-    command: str = "adiabat.distill_static(...)",
+    command: str,
     watch: Watch = SILENT,
 ) -> DistillResult:
     """Make a static model of a teacher in a directory that is new or empty, or has an interrupted call, which
@@ -278,7 +278,7 @@ def distill_static(
         passed: Folder of the teacher's vectors of tokens, which an ablation shares among its models. None
             takes one within the directory, which is removed at the end.
     """
-    settings, folder, started = settings or DistillStaticSettings(), Path(out), time.monotonic()
+    started = time.monotonic()
     section, notes = settings.static, list[str]()
     words = _words(section)
 

@@ -250,8 +250,7 @@ def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) 
 
 def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -> None:
     """Refuse a student with unit-length vectors if its targets have other lengths."""
-    tower = teacher.query if side == "query" else teacher.document
-    if student.query.settings.unit_length and not tower.settings.unit_length:
+    if student.query.settings.unit_length and not teacher.tower(side).settings.unit_length:
         raise ConfigError(
             "train.loss = mse needs a student that can reach its teacher's vectors, "
             f"but {student.name} gives unit length and "

@@ -34,7 +34,7 @@ from adiabat.core.text import cut
 from adiabat.data.corpora import read_corpus, with_id_warning
 from adiabat.data.examples import stream_examples
 from adiabat.data.judged_sets import is_judged
-from adiabat.data.lines import HUB_PREFIX, OF_DOCUMENTS
+from adiabat.data.lines import HUB_PREFIX, parted_columns
 from adiabat.data.pair_sets import EQUAL_TEXTS, PairBuilder, PairSet, TextList, Texts, joined, text_numbers
 from adiabat.data.records import Example, ExampleStream
 from adiabat.data.sources import Source, validation_source
@@ -178,8 +178,7 @@ def _read(source: _Source, *, stored: bool) -> ExampleStream:
     memory.
     """
     # A separate corpus has its own columns for documents, not those of the examples.
-    of_corpus = OF_DOCUMENTS if source.corpus else ()
-    columns = {name: column for name, column in source.columns.items() if name not in of_corpus}
+    columns, of_documents = parted_columns(source.columns, has_corpus=source.corpus is not None)
     stream = stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
     corpus = source.corpus or (source.path if is_judged(source.path) and not stored else None)
     if corpus is None:
@@ -189,9 +188,8 @@ def _read(source: _Source, *, stored: bool) -> ExampleStream:
     for example in examples:
         for entry in (*example.positives, *example.negatives):
             naming.setdefault(entry, example.location)
-    columns = {name: column for name, column in source.columns.items() if name in of_corpus}
     # A blank document is harmless unless an example refers to it; then it counts as missing.
-    documents = read_corpus(corpus, columns=columns, blank="drop")
+    documents = read_corpus(corpus, columns=of_documents, blank="drop")
     texts = {document.doc_id: document.text for document in documents if document.doc_id in naming}
     if absent := [
         f'{location}: "{cut(entry, limit=60)}"' for entry, location in naming.items() if entry not in texts

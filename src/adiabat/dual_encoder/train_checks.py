@@ -12,7 +12,7 @@ from adiabat.core.errors import BudgetError, ConfigError, JobError, several
 from adiabat.core.files import is_there
 from adiabat.core.wording import assignment
 from adiabat.data.examples import require_columns, require_streamable
-from adiabat.data.lines import OF_DOCUMENTS
+from adiabat.data.lines import parted_columns
 from adiabat.data.sources import validation_source, with_split
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_fitting, require_free
@@ -199,8 +199,8 @@ def _require_inputs(settings: TrainSettings) -> None:
         stores=filter(None, [settings.towers.vectors]),
     )
     for source in sources:
-        columns = source.columns.given()
-        require_columns(source.path, {name: columns[name] for name in columns if name not in OF_DOCUMENTS})
+        columns, _ = parted_columns(source.columns.given())
+        require_columns(source.path, columns)
 
 
 MOST_STEPS = 1_000_000

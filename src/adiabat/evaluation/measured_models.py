@@ -19,7 +19,7 @@ from adiabat.core.files import is_store, sole_writer
 from adiabat.core.progress import Watch
 from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.judged_sets import is_judged
-from adiabat.data.lines import OF_DOCUMENTS
+from adiabat.data.lines import parted_columns
 from adiabat.data.records import Document, Fingerprint, text_id
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.evaluate_checks import is_bm25
@@ -195,7 +195,7 @@ class Corpus:
             # The split of a BEIR folder selects judgements; its corpus has no splits.
             split = None if is_judged(section.data) else section.split
             return cls(section.data, split, tuple(columns.items()), section.blank)
-        document_columns = {name: column for name, column in columns.items() if name in OF_DOCUMENTS}
+        _, document_columns = parted_columns(columns)
         return cls(section.corpus, section.corpus_split, tuple(document_columns.items()), section.blank)
 
     def documents(self) -> Iterator[Document]:

@@ -43,7 +43,7 @@ from adiabat.data.labelled import (
     require_separable,
 )
 from adiabat.data.language_grids import read_question_grid, require_every_label, select_languages
-from adiabat.data.lines import OF_DOCUMENTS
+from adiabat.data.lines import parted_columns
 from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id, text_id
 from adiabat.data.sources import Source
 from adiabat.evaluation.evaluate_checks import gathering, label_of
@@ -203,10 +203,7 @@ def _lacking(
 
 def _examples_of(section: RetrievalTask) -> ExampleSet:
     """Queries with positives; a language grid is a `DataError`."""
-    columns = section.columns.given()
-    if section.corpus is not None:
-        # Document columns are those of the corpus.
-        columns = {name: column for name, column in columns.items() if name not in OF_DOCUMENTS}
+    columns, _ = parted_columns(section.columns.given(), has_corpus=section.corpus is not None)
     examples = read_examples(section.data, split=section.split, columns=columns)
     if not isinstance(examples, ExampleSet):
         raise DataError(

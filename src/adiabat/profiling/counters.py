@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Int64
 
 from adiabat.config.dual_training import TrainSection
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, Faults
 from adiabat.data.table_rows import Row, value_kind
 from adiabat.data.text_hashes import Hashes, TextHashes, folded, numbered
 from adiabat.profiling.profile_record import (
@@ -79,8 +79,7 @@ class TextCounter:
             else None
         )
         self.languages: Counter[str] = Counter()
-        self.misread = 0
-        self.misread_locations: list[str] = []
+        self.misread = Faults(shown=SHOWN_LOCATIONS)
         self.are_single_words = True
         """Whether each text so far is one word of ASCII, as ids are."""
         self._folded = array("q")
@@ -98,9 +97,7 @@ class TextCounter:
         if len(words) != 1 or not text.isascii():
             self.are_single_words = False
         if not text.isascii() and MISREAD.search(text):
-            self.misread += 1
-            if len(self.misread_locations) < SHOWN_LOCATIONS:
-                self.misread_locations.append(location)
+            self.misread.add(location)
         if (slot := self.prefixes.offer()) is not None:
             self.prefixes.put(slot, text[:SAMPLED_CHARACTERS])
         if self.tokens is not None:
@@ -112,7 +109,7 @@ class TextCounter:
     def counts(self) -> TextCounts:
         """Texts, distinct ones, and mis-decoded ones."""
         distinct, folded_alike = len(np.unique(self.hashes.hashes())), len(np.unique(self._folded))
-        return TextCounts(self.role, len(self), distinct, folded_alike, self.misread)
+        return TextCounts(self.role, len(self), distinct, folded_alike, self.misread.count)
 
 
 class IdCounter:

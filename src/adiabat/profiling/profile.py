@@ -133,8 +133,8 @@ def pair_findings(pairs: PairCounts, found: PairRows, rows: Rows) -> Iterator[Fi
 def text_findings(texts: Sequence[TextCounter], *, are_ids: bool) -> Iterator[Finding]:
     """Mis-decoded texts, and texts that look like ids; `are_ids` tells that documents are ids of a corpus."""
     for counter in texts:
-        if count := counter.misread:
-            total, where = counted(len(counter), counter.role), _and_more(counter.misread_locations, count)
+        if count := counter.misread.count:
+            total, where = counted(len(counter), counter.role), counter.misread.told("texts")
             sentence = (
                 f"{count:,} of {total} hold characters that look mis-decoded, such as Ã© or U+FFFD: {where}; "
                 "decode the original again"

@@ -14,7 +14,7 @@ from adiabat.data.corpora import ANY, documents_file, open_corpus, parse_documen
 from adiabat.data.examples import parse_example, read_examples
 from adiabat.data.judged_sets import is_judged
 from adiabat.data.language_grids import parse_grid_row
-from adiabat.data.lines import COLUMN_ALIASES, OF_DOCUMENTS, OF_LAYOUT
+from adiabat.data.lines import COLUMN_ALIASES, OF_LAYOUT, parted_columns
 from adiabat.data.records import Example, ExampleSet
 from adiabat.data.table_rows import FileFaults, Row, read_rows
 from adiabat.profiling.profile_record import NAMES, Layout, Role
@@ -72,13 +72,7 @@ class Stream:
 
 def open_source(source: str, settings: TrainExamplesSection) -> tuple[str, Stream, Stream | None]:
     """Name and rows of a source, and the corpus, if examples name documents by id."""
-    mapped = settings.columns.given()
-    # With a separate corpus, document columns are those of the corpus.
-    columns = (
-        mapped
-        if settings.corpus is None
-        else {name: mapped[name] for name in mapped if name not in OF_DOCUMENTS}
-    )
+    columns, _ = _mapped(settings)
     if is_judged(source):
         examples = read_examples(source, split=settings.split, columns=columns, usual_split=USUAL_SPLIT)
         assert isinstance(examples, ExampleSet)
@@ -113,10 +107,13 @@ def _corpus(source: str, settings: TrainExamplesSection) -> Stream | None:
     """The documents that examples name; None for a BEIR folder without a corpus."""
     if settings.corpus is None and documents_file(source) == source:
         return None
-    mapped = settings.columns.given() if settings.corpus else {}
-    return _stream(
-        source, None, {name: mapped[name] for name in mapped if name in OF_DOCUMENTS}, is_corpus=True
-    )
+    _, columns = _mapped(settings)
+    return _stream(source, None, columns, is_corpus=True)
+
+
+def _mapped(settings: TrainExamplesSection) -> tuple[dict[str, str], dict[str, str]]:
+    """The columns of the examples, and those of their corpus."""
+    return parted_columns(settings.columns.given(), has_corpus=settings.corpus is not None)
 
 
 def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_corpus: bool = False) -> Stream:
