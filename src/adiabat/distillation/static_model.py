@@ -124,7 +124,9 @@ def distill(
     A text's vector is the mean of its tokens' rows, so a weight that is multiplied into a row weights the
     token in every text.
 
-    The teacher's vectors are saved in `folder`, so that an interrupted call resumes.
+    Args:
+        words: Words that are added to the teacher's tokens.
+        folder: Where the teacher's vectors are saved, so that an interrupted call resumes.
     """
     section = settings.static
     # Check first: too many directions, or a corpus without texts, must not be noticed only after long work.
@@ -193,6 +195,8 @@ LONGEST = 1_000_000
 def save_static(distilled: Distilled, section: StaticSection, folder: Path, *, teacher: str) -> None:
     """Write the files of a model that both libraries load with equal embeddings; `list_modules` completes
     it.
+
+    sentence-transformers reads the table and the tokenizer, model2vec ``config.json`` beside them.
     """
     root = {"__version__": stamp(OLDEST), "similarity_fn_name": "cosine", "prompts": {}}
     files: dict[str, str | bytes] = {
@@ -225,6 +229,7 @@ def _tensors(distilled: Distilled, section: StaticSection) -> dict[str, np.ndarr
         return {"embeddings": _narrowed(weighted, section.dtype)}
     # Symmetric quantisation by row: a row's largest number becomes 127 or -127; a row of zeros has no scale.
     scales = np.abs(distilled.vectors).max(axis=1) / 127.0
+    # Zeros are divided by 1 instead of 0.
     divisors = np.where(scales, scales, 1.0)
     rows = np.rint(distilled.vectors / divisors[:, None]).astype(np.int8)
     weights = scales * distilled.weights

@@ -62,6 +62,16 @@ def fitted_layer(
     A ridge regression without intercept, in closed form. It shrinks towards zero, or for equal widths towards
     the identity: a student that starts in its teachers' space should stay there, and few texts determine few
     directions.
+
+    ``W`` minimises ``|X W - T|^2 + a |W - O|^2``. Of the penalties ``a`` (`STRENGTHS`) and the origins ``O``,
+    those are taken that predict each text best when it alone is left out.
+
+    Args:
+        rows: The student's vectors of some texts, ``X``.
+        towards: The teachers' vectors of the same texts, ``T``.
+
+    Returns:
+        The map ``W``, by which vectors are multiplied from the right.
     """
     (count, width), wide = rows.shape, towards.shape[1]
     origins = [np.eye(width)] if width == wide else []
@@ -134,6 +144,9 @@ def teach(
     """Train a student's vectors towards those of its teachers: of texts, or also of their translations, whose
     targets are the vectors of the texts.
 
+    Training data, the teachers' vectors, the layer and the training itself are made one after another, and
+    each is kept: a call that resumes goes on with the first that is not whole.
+
     A time limit counts from `started`, a value of the monotonic clock, by default from now.
     """
     started = time.monotonic() if started is None else started
@@ -149,6 +162,7 @@ def teach(
         counts = [f"{name} {count:,}" for name, count in sorted(lessons.counts.items())]
         watch.note(f"training texts: {', '.join(counts)}")
     check_batch_size("the texts", sum(lessons.counts.values()), settings.train.batch_size)
+    # All models are in memory together only until the targets and the layer are made.
     teachers = [load_with(name, settings.teacher).to(device) for name in section.teachers]
     student = load_with(str(section.student), settings.encoder).to(device)
     require_numbers(student)
@@ -162,7 +176,7 @@ def teach(
     targets = build_targets(teachers, lessons.folder, job.prepared, side=side, width=width, watch=watch)
     layer = None if how == "none" else write_layer(student, targets, lessons, job.prepared, watch=watch)
     static = isinstance(student.query.backbone, StaticBackbone)
-    # Training loads the student itself; its memory and that of the teachers is free before.
+    # Training loads the student again.
     del teachers, student
     run = settings.training(**_tables(settings, lessons, targets.path, layer, static=static))
     result = train(load_with, run, resume=resume, command=command, watch=watch, started=started)

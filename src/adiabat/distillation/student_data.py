@@ -141,6 +141,13 @@ def write_lessons(
 
     The target of a text does not depend on the language of the student's text, so a text is held out with all
     its translations and every passage that contains it.
+
+    Args:
+        read: Reads all texts; it is called twice, first to choose those to hold out.
+        sources: Files whose content decides whether an earlier call's data can be used.
+        own: Name of the file of the teachers' own texts.
+        passages: Sentences of the longest passage of consecutive ones; 1 writes none.
+        least: Fewest texts to hold out.
     """
     inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": contents_of(sources)}
     if is_there(folder / RECORD, error=JobError):
@@ -308,6 +315,13 @@ def main_directions(rows: Callable[[], Iterator[Vectors]], width: int) -> tuple[
     least.
 
     Vectors are not centred, because cosines of student and teachers are measured from the origin.
+
+    Args:
+        rows: All vectors, some at a time, so that they need not fit into memory together.
+        width: Number of directions.
+
+    Returns:
+        The directions as columns, and their share of the squared lengths of all vectors.
     """
     # M = sum of x x^T over all vectors x; its eigenvectors with the largest eigenvalues are the directions.
     moments: Float[np.ndarray, "e e"] | None = None
@@ -333,8 +347,16 @@ def build_targets(
 ) -> Store:
     """Embed the teachers' texts, once for each teacher, and combine the vectors into targets.
 
-    An interrupted call resumes, and finished parts are reused. Vectors are reduced to `width` dimensions;
-    None keeps all.
+    An interrupted call resumes, and finished parts are reused.
+
+    Args:
+        corpus: Folder of the teachers' texts, each with the id that `text_id` gives it.
+        folder: Where the stores and the directions are kept.
+        side: Tower of the teachers that embeds the texts.
+        width: Dimensions to which the vectors are reduced; None keeps all.
+
+    Returns:
+        A store of the targets, without texts; that of the only teacher if nothing is reduced.
     """
     if width is not None:
         require_texts(sum(1 for _ in islice(read_corpus(corpus), width)), width)

@@ -79,15 +79,22 @@ def token_vectors(
     folder: Path | None = None,
     watch: Watch = SILENT,
 ) -> Table:
-    """Pass sequences through a teacher with its projections, without prompts or normalisation; `folder` saves
-    the vectors.
+    """Pass sequences through a teacher with its projections, without prompts or normalisation.
+
+    Args:
+        pooling: How the states of a sequence become one vector.
+        folder: Where vectors are saved as they are made, so that an interrupted call resumes; those of
+            another teacher, vocabulary or pooling lie apart. None keeps them in memory alone.
+
+    Returns:
+        A vector for each sequence, finite.
     """
     settings = replace(teacher.settings, pooling=POOLINGS[pooling], normalize=False)
     bare = teacher.with_settings(settings)
     skipped, closing = (sequences.before, sequences.after) if pooling == "token" else (0, 0)
     cache = EmbeddingCache(len(sequences.token_ids), bare.width)
     if folder is not None:
-        # Everything that decides the vectors.
+        # Everything that decides the vectors is part of the name, so that no call takes those of another.
         around = [sequences.before, sequences.after, pooling, PRECISION]
         text = json.dumps([bare.weights_digest(), [list(ids) for ids in sequences.token_ids], *around])
         cache.keep_in(folder / f"tokens-{hashlib.sha256(text.encode()).hexdigest()[:16]}", resume=True)
@@ -221,6 +228,14 @@ def vocabulary_of(
     Special tokens of the teacher that never occur in texts, such as the mask, are left out. An added word
     that the tokenizer treats as one piece becomes a token; one that it splits, such as a phrase, is matched
     in texts before they are split, but not inside other words.
+
+    Args:
+        words: Words to add, which must differ after the tokenizer's normalisation.
+        without: Regular expression that is matched at the beginning of each token; None leaves none out.
+
+    Raises:
+        DataError: Words are equal, empty, or of no token that the teacher knows.
+        ConfigError: The pattern is none, or matches all tokens.
     """
     with _quietly():
         pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
@@ -231,6 +246,7 @@ def vocabulary_of(
             f"static.without must leave tokens, got {without!r}, which matches all; leave it out"
         )
     teacher_tokens = pruned.vocabulary
+    # The teacher has no vector of these of its own: they pass through it as texts.
     new = sum(token not in teacher_tokens for token in tokens)
     return Vocabulary(
         tokens,
@@ -429,7 +445,7 @@ class TokenCounts:
 
 
 def count_tokens(tokenizer: Tokenizer, texts: Iterable[str], *, watch: Watch = SILENT) -> TokenCounts:
-    """Count the tokens of texts."""
+    """Count the tokens of texts, a block of texts at a time and without special tokens."""
     rows = tokenizer.get_vocab_size()
     times, containing = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
     count = 0
