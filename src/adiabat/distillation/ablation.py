@@ -142,13 +142,11 @@ def _steps(
             run(learning, resume=out.exists(), command=command, watch=watch)
 
     steps: dict[str, tuple[Path, Callable[[], object]]] = {}
+    sections = dict(STEPS)
     weighting = settings.static.weighting
-    counted = (
-        {}
-        if weighting.corpus is None
-        else {COUNTED: {**STEPS["normalisation"], "weighting": weighting.model_dump()}}
-    )
-    for name, changes in {**STEPS, **counted}.items():
+    if weighting.corpus is not None:
+        sections[COUNTED] = {**STEPS["normalisation"], "weighting": weighting.model_dump()}
+    for name, changes in sections.items():
         student = models / name.replace(" ", "-")
         steps[name] = student, partial(distill, student, _static(settings, changes))
     if section.texts or section.queries:

@@ -227,13 +227,13 @@ def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...])
         for translation in read_parallel(source):
             read.add(translation.language)
             yield translation
-    if set(languages) - read:
-        available = {
-            translation.language
-            for source in sources
-            for translation in read_parallel(replace(source, languages=()))
-        }
-        chosen_languages(languages, available | read, source="the parallel texts")
+    if set(languages) <= read:
+        return
+    # Only now are all languages needed, for the message.
+    for source in sources:
+        for translation in read_parallel(replace(source, languages=())):
+            read.add(translation.language)
+    chosen_languages(languages, read, source="the parallel texts")
 
 
 def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) -> Width:
