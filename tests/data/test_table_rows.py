@@ -239,7 +239,7 @@ def test_names_of_splits_stand_behind_the_name_of_their_folder():
         (
             "rows.json",
             b'[\n{"a": 1},\n{"a": 2}\n]\n',
-            ["must hold one JSON object per line, got a JSON array"],
+            ["must hold one JSON object per line", "got an array, or one over many lines"],
         ),
         ("rows.jsonl", b'{"a":' * 200_000, [":1 must be one JSON object", "nested too deeply"]),
         ("rows.jsonl", b'{"a": ' + b"1" * 5000 + b"}", ["(a number with too many digits)"]),
@@ -463,8 +463,5 @@ def test_one_object_over_many_lines_is_one_fault(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError) as caught:
         read_examples(path)
-    assert str(caught.value) == (
-        f'{path} must hold one JSON object per line, such as {{"query": ..., "positive": '
-        f"...}}, got one over many lines that begins with "
-        "'{'; write each query with its documents on its own line"
-    )
+    assert "must hold one JSON object per line" in str(caught.value)
+    assert "or one over many lines: '{'; write each object on its own line" in str(caught.value)

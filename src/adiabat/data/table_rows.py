@@ -8,6 +8,7 @@ reading: all faults are counted, and one error at the end lists the first ten.
 
 import csv
 import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -245,17 +246,11 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
         if isinstance(values, dict):
             cursor.rows += 1
             yield Row(place_in(path, number), values, number=cursor.rows - 1)
-        # Another kind of file: a fault for each of its lines would say less.
-        elif number == 1 and line.lstrip().startswith("["):
+        # A file with one value over all lines: a fault for each of them would say less.
+        elif number == 1 and re.match(r"\[|.*[{[,]$", line.strip()):
             raise DataError(
-                f"{path} must hold one JSON object per line, got a JSON array; "
-                "write each element on its own line"
-            )
-        elif number == 1 and values is None and line.rstrip().endswith(("{", "[", ",")):
-            raise DataError(
-                f'{path} must hold one JSON object per line, such as {{"query": ..., '
-                f'"positive": ...}}, got one over many lines that '
-                f"begins with {shown(line.strip())}; write each query with its documents on its own line"
+                f'{path} must hold one JSON object per line, such as {{"query": ..., "positive": ...}}, got '
+                f"an array, or one over many lines: {shown(line.strip())}; write each object on its own line"
             )
         else:
             faults.add(f"{path}:{number} must be one JSON object, got {fault}")
