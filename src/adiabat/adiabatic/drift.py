@@ -266,6 +266,7 @@ def _overlaps(before: Int[np.ndarray, "n k"], after: Int[np.ndarray, "n k"]) -> 
     probes, k = before.shape
     if not k:
         raise ValueError("rankings must hold at least one document, got none")
+    # A document of both rankings stands twice in its probe's row.
     both = np.concatenate([before, after], axis=1)
     positions = np.argsort(both, axis=1, kind="stable")
     rows = np.take_along_axis(both, positions, axis=1)
@@ -294,7 +295,9 @@ def _rotation(before: Float[np.ndarray, "n e"], after: Float[np.ndarray, "n e"])
     """The orthogonal R that maximises ``sum q' . R q + w tr R``, w the mean squared length: the polar factor
     of ``sum q' q^T + w I``.
     """
+    # The pseudo-probes keep directions that few probes span near the identity.
     unmoved = np.square(before).sum(axis=1).mean() * np.eye(before.shape[1])
+    # The polar factor is the product of both orthogonal factors of the singular value decomposition.
     left_vectors, _, right_vectors = np.linalg.svd(after.T @ before + unmoved)
     return np.asarray(left_vectors @ right_vectors)
 

@@ -238,12 +238,14 @@ def joined(first: Ragged, then: Ragged) -> Ragged:
 
 def filled(lists: Ragged, width: int) -> Int[np.ndarray, "b m"]:
     """Lists, none empty, in ascending order and of one length: a number of shorter ones is repeated."""
+    # Places beyond a list repeat its last number.
     places = np.minimum(np.arange(width), lists.lengths[:, None] - 1)
     return np.sort(lists.values[lists.offsets[:-1, None] + places], axis=1)
 
 
 def among(known: Int[Tensor, "b m"], documents: Int[Tensor, " n"]) -> Bool[Tensor, "b n"]:
     """Which documents are in the ascending list of each row."""
+    # A binary search in each row, and then whether the number found is the one sought.
     wanted = documents.expand(len(known), -1).contiguous()
     places = torch.searchsorted(known, wanted).clamp(max=known.shape[1] - 1)
     return known.gather(1, places) == wanted

@@ -102,6 +102,7 @@ class MapProblem:
         scores = self._scores(mapped)
         totals = torch.logsumexp(scores, dim=1)
         loss = self._losses(mapped, totals).mean()
+        # The mean document of each query by its softmax; the gradient is the distance to its targets.
         expected = scores.sub_(totals[:, None]).exp_() @ self.documents
         gradient = (expected - self.targets).T @ self.queries / len(self.queries) + pull * change
         return float(loss + pull / 2 * change.double().square().sum()), np.asarray(
@@ -203,6 +204,7 @@ def fit_maps(
     width = problem.queries.shape[1]
     flat, changes = np.zeros(width * width), []
     for pull in pulls:
+        # Each fit starts from the one before it, whose pull is stronger, so few steps suffice.
         flat = minimize(
             problem.objective,
             flat,
@@ -271,6 +273,7 @@ def cross_validate(
         vectors[inside] = apply_map(
             queries[inside], changes[fold][int(losses[:, folds != fold].sum(axis=1).argmin())]
         )
+    # Row 0 is the identity, so that pull `n` is in row ``n + 1``.
     best = int(losses.sum(axis=1).argmin())
     return CrossValidatedMap(vectors, PULLS[best - 1] if best else None)
 
@@ -289,6 +292,7 @@ def folds_of(clusters: Int[np.ndarray, " q"], folds: int, *, seed: int) -> Int64
     Returns:
         None if there are fewer clusters than folds, or if one cluster has more than half of the queries.
     """
+    # A cluster of more than half of the queries would leave less than half to fit on.
     sizes = np.bincount(clusters)
     if np.count_nonzero(sizes) < folds or 2 * sizes.max() > len(clusters):
         return None

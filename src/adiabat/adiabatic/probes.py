@@ -65,6 +65,7 @@ class ProbeSet:
     @property
     def sha256(self) -> str:
         """Digest of texts and groups in order, independent of their file."""
+        # JSON keeps texts and groups apart, which a join of them would not.
         rows = json.dumps(list(zip(self.texts, self.groups, strict=True)))
         return hashlib.sha256(rows.encode()).hexdigest()
 
@@ -104,6 +105,7 @@ def _probe_set(source: str | Path, name: str) -> ProbeSet:
     )
     probes = list(parsed_rows(rows, faults, partial(_parse_probe, group=name, text=addressed.get("text"))))
     faults.raise_if_any()
+    # A text that repeats keeps the group of its first row.
     groups: dict[str, str] = {}
     for text, group in probes:
         groups.setdefault(text, group)
@@ -112,6 +114,7 @@ def _probe_set(source: str | Path, name: str) -> ProbeSet:
             f"{source} must hold at least {LEAST_PROBES} different texts, got {len(groups)}; "
             f"add some, or take the packaged ones ({DEFAULT})"
         )
+    # Repeated texts would count twice in every mean.
     repeated = len(probes) - len(groups)
     notes = (
         (f"{repeated:,} of {len(probes):,} probes repeated the text of another and were left out",)

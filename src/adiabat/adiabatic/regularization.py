@@ -218,6 +218,7 @@ def l2_to_start(optimizer: optim.Optimizer, strength: float) -> None:
     present value.
     """
     start: dict[Tensor, Tensor] = {}
+    # Copies, since the optimizer changes its weights in place.
     for group in optimizer.param_groups:
         start |= {weights: weights.detach().clone() for weights in group["params"]}
 
@@ -316,5 +317,6 @@ def soften(tower: Encoder, start: Encoder, guard: Guard) -> Softened:
 
 
 def _at(tuned: Encoder, start: Encoder, guard: Guard, share: float) -> Softened:
+    # The drift is measured, not interpolated.
     tower = interpolated(tuned, start, share)
     return Softened(tower, share, guard.look(tower).measures[guard.section.measure])

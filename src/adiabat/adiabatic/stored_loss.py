@@ -128,6 +128,7 @@ class _StoreSoftmax(torch.autograd.Function):
             units = scaled(documents)
             scores = exclude(query @ units.T / temperature, start)
             higher = torch.maximum(highest, scores.amax(dim=1).double())
+            # Sums so far are rescaled to the new maximum, so that no exponential overflows.
             shrunk, weights = torch.exp(highest - higher), torch.exp(scores - higher.float()[:, None])
             mass = mass * shrunk + weights.sum(dim=1).double()
             mean = mean * shrunk[:, None] + (weights @ units).double()
@@ -403,6 +404,7 @@ def pairs(
     positives: Ragged, negatives: Ragged
 ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
     """Every pair of a positive and a negative of one query: number of the query, rows of both."""
+    # Each positive with all negatives of its query: positives repeat, negatives cycle.
     counts = positives.lengths * negatives.lengths
     query = np.repeat(np.arange(len(positives)), counts)
     near = [np.repeat(positives[i], len(negatives[i])) for i in range(len(positives))]

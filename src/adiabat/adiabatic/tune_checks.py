@@ -54,6 +54,7 @@ def _stopping(settings: Mapping[str, Any]) -> set[str]:
     """Settings that decide when a run stops and change no step before; a time limit fixes the epochs at the
     start.
     """
+    # A schedule that ends with the run, or a time limit, makes steps depend on the number of epochs.
     fixed = settings.get("tune.schedule.kind") in ENDING or "tune.budget_seconds" in settings
     return {"tune.idle_epochs"} | (set() if fixed else {"tune.max_epochs"})
 

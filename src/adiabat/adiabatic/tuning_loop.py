@@ -104,6 +104,7 @@ def captured_steps(objective: StoredDocuments, optimizer: optim.Optimizer) -> Ca
 
 def limits_of(settings: TuneSettings) -> Limits:
     """When a run ends, and what it keeps."""
+    # A run that is softened at its end may exceed the limit until then.
     section, guard = settings.tune, settings.guard
     return Limits(
         section.batches_per_epoch,

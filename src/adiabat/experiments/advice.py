@@ -208,6 +208,7 @@ def _asked(
     assert clusters is not None
     groups = clusters.count
     if total > settings.advise.queries:
+        # In the order of the data, whatever the order of the draw.
         order = np.random.default_rng(settings.run.seed).permutation(total)
         drawn = np.sort(order[: settings.advise.queries])
         examples, clusters = examples.take(drawn), clusters.take(drawn)
@@ -316,6 +317,7 @@ def _result(
     it.
     """
     # Ranks are also of documents that were judged not relevant.
+    # Others rank behind all, and so never first.
     relevant = np.where(ranks.grades.values > 0, ranks.ranks.values, DEPTH)
     first = np.minimum.reduceat(relevant, ranks.ranks.offsets[:-1])
     top = int((first < TOP).sum())
@@ -347,5 +349,6 @@ def _detectable(target: _Asked, untuned: Sample, changed: Sample | None) -> floa
     power = power_of(untuned, changed)
     if power.detectable is None or power.before <= 0:
         return None
+    # The measured queries are a sample of those of the target.
     shrinking = math.sqrt(target.clusters.count / target.groups)
     return 100 * shrinking * power.detectable / power.before

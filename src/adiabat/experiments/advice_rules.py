@@ -71,6 +71,7 @@ def _first_rule(
     room = target.headroom
     fused, mapped = _gain(target.fused), _gain(target.mapped)
     over_fused = target.bm25_over_fused
+    # The order of the rules decides between several that apply.
     if target.queries < FEW_QUERIES:
         few = (
             f"{queries} that the model was not trained on are too few to tune with, and to test what it did."

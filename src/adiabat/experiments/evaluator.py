@@ -83,6 +83,7 @@ class Evaluator:
 
     def start(self, model: DualEncoder, name: str) -> Start:
         """Measure a model that runs start from."""
+        # Its scores are those that every run is compared with.
         subject = _subject(model, name)
         scores = self._scores(subject)
         document = model.fingerprint("document")
@@ -174,6 +175,7 @@ class DriftEvaluator:
         was measured before.
         """
         path = self.folder / READINGS / NOISE
+        # Measured once for all calls on the same folder.
         noise = _noise_at(path)
         if noise is None:
             otherwise = self._read(self.model, self.probes.otherwise(), OTHERWISE, self.start)

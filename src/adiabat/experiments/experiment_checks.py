@@ -41,6 +41,7 @@ def _require_trained(trials: Sequence[SweepTrial]) -> None:
     """Check models and data of the runs of a sweep over train; runs of other seeds or rates share them."""
     known: list[object] = []
     for trial in trials:
+        # Checked once for each set of inputs, since checks read files.
         inputs = (trial.trained.job, trial.trained.data, trial.trained.towers)
         if inputs not in known:
             known.append(inputs)
@@ -95,6 +96,7 @@ def lawless(settings: ScalingSettings) -> Iterator[str]:
     """What the runs lack for a law of each kind, as far as the settings tell: more budgets, sizes or seeds
     may be added later.
     """
+    # Shares of frozen blocks differ for any large number of blocks.
     ways = ways_of(settings, lambda _: MANY_BLOCKS)
     kinds = dict.fromkeys(tried.way.kind for tried in ways)
     section = settings.scaling

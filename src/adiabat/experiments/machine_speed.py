@@ -21,6 +21,7 @@ def measured_speed(encoder: Encoder, *, device: str, tokens: int) -> float:
     """
     encoder = encoder.to(device_of(device)).train(True)
     rows = table_rows(encoder.backbone)
+    # Any tokens will do; a small table of tokens repeats.
     ids = [number if rows is None else number % rows for number in range(1, tokens + 1)]
     batch = encoder.collate(Ragged.of([ids] * TEXTS), side="query")
 
@@ -28,5 +29,6 @@ def measured_speed(encoder: Encoder, *, device: str, tokens: int) -> float:
         encoder(batch).sum().backward()
         encoder.zero_grad(set_to_none=True)
 
+    # The first pass sets things up and is not counted.
     seconds = [seconds_of(take, encoder.device) for _ in range(1 + PASSES)][1:]
     return training_flops(passed_parameters(encoder), float(TEXTS * tokens)) * PASSES / sum(seconds)

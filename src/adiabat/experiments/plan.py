@@ -122,6 +122,7 @@ def _affordable(
     """Budget of each option that fits into memory and makes enough steps, and rejected options as in
     `Advice`.
     """
+    # Each constraint is given what the one before it left, so that an option has one reason.
     memory = _held(rows)
     instead = "make runs with a smaller train.batch_size, or with memory.cached = true"
     small = within(memory, section.memory, takes="held {}", instead=instead)
@@ -144,6 +145,7 @@ def _advice(
 ) -> Advice:
     section, memory = settings.plan, _held(rows)
     recommended = recommend(fits, budgets, data_tokens=section.data_tokens, seed=settings.run.seed)
+    # Its run of the largest budget has the settings that the advice repeats.
     rival = recommended.runner_up
     of_best = [row for row in rows if row.way == recommended.best.option.way]
     run = max(of_best, key=attrgetter("budget"))
@@ -202,6 +204,7 @@ def _additions(
     budget. Runs with too few steps for a law are excluded, because they would not help.
     """
     budgets = sorted({row.budget for row in rows})
+    # One step beyond the largest budget, and one step below the requested one at most.
     wanted = [*budgets, STEP * budgets[-1]]
     affordable = [budget for budget in wanted if budget <= recommended.budget / STEP]
     options = [candidate.option for candidate in recommended.candidates]
@@ -210,6 +213,7 @@ def _additions(
         possible += enough(dict.fromkeys(options, budget), rows, section).items()
     additions = []
     for run in narrowing(fits, recommended, possible, data_tokens=section.data_tokens):
+        # A run that exists is proposed with the next seed.
         made = [row.seed for row in rows if (row.way, row.budget) == (run.option.way, run.budget)]
         additions.append(Addition(run.option.way.title, run.budget, max(made, default=-1) + 1, run.gain))
     return additions
@@ -228,6 +232,7 @@ def _run_settings(best: Candidate, run: ScalingRun, runs: Path) -> dict[str, Any
     before = description_of(
         job, {"scaling": {}, "common": {name: {} for name in TRAIN_TABLES}}, of="a scaling experiment"
     )
+    # Only what differs from the defaults of `train` is repeated.
     plain = TrainSettings().model_dump(mode="json")
     common = {
         name: {key: value for key, value in table.items() if value != plain[name].get(key)}
@@ -256,6 +261,7 @@ def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advi
     """The advice with measured time and memory on this machine; unchanged if model or data are
     unavailable.
     """
+    # A budget in FLOP would draw all batches of the run first.
     few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}
     try:
         run_settings = checked(TrainSettings, overlaid(TrainSettings, advice.settings, few))

@@ -94,6 +94,7 @@ def budgets_of(
 
 def _of_one_device(rows: Sequence[ScalingRun]) -> list[ScalingRun]:
     """Runs on the most frequent device that recorded their duration."""
+    # Speeds of different devices must not be mixed.
     timed = [row for row in rows if row.seconds > 0]
     usual = Counter(row.device for row in timed).most_common(1)
     return [row for row in timed if row.device == usual[0][0]]
@@ -160,5 +161,6 @@ def _least(
 
 def _step(way: Way, rows: Sequence[ScalingRun]) -> float:
     """Tokens of a step."""
+    # Mean over the runs, whose texts have different lengths.
     runs = [row for row in rows if row.way == way]
     return sum(row.tokens for row in runs) / sum(row.steps for row in runs)

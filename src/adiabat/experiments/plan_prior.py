@@ -121,6 +121,7 @@ NOTES = (
 
 def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
     """Advice from published results for a budget."""
+    # Every model is checked where it is loaded.
     load = partial(_transformer, load)
     section, reasons = settings.plan, list[Reason]()
     if section.budget_seconds is not None:
@@ -287,6 +288,7 @@ def _bytes(towers: "DualEncoder") -> int:
 def _pythia(method: Method) -> Iterator[Option]:
     """The paper's own models, as examples for a budget; adapters, which add a few percent, are ignored."""
     for model in PYTHIA:
+        # LoRA updates its adapters alone, which are left out here.
         updated = model.parameters if method == "full" else 0
         passed = PassedParameters(model.parameters, model.parameters, updated)
         yield Option(_way(model.name, None, method), passed)
@@ -301,6 +303,7 @@ def _rate(way: Way) -> float:
 
 
 def _settings(way: Way, settings: PlanSettings, **train: float | int) -> TrainSettings:
+    # What the settings state stands above the published regime.
     published = {"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}
     stated = {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train}
     table = overlaid(TrainSettings, Tried(way, _rate(way)).tables(), stated)

@@ -73,6 +73,7 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
     def train(self, trial: ScalingTrial, job: Job, *, resume: bool, watch: Watch) -> None:
         """Train both towers, and record the peak memory."""
         device = device_of(trial.settings.run.device)
+        # The peak of this run alone.
         reset_peak_memory(device)
         section = trial.settings.job.model_copy(update={"out": str(job.folder)})
         settings = trial.settings.model_copy(update={"job": section})
@@ -100,6 +101,7 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
 
     def measured(self, trial: ScalingTrial, job: Job) -> ScalingRun:
         """Read the losses of a trained model, and measure it on the tasks."""
+        # Both kinds of rows share what the settings decide.
         row, record = self.failed(trial, ""), finished(job, "training")[1]
         return replace(
             row,
@@ -143,6 +145,7 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         corpora = CorpusStores(stores, self.watch)
         scoring = Scoring(self.tasks, corpora, ScoreCounts(), versions(device_name(device)), self.watch)
         measured = MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model)
+        # Scores of a task may be undefined, such as a correlation of equal values.
         values = {}
         for task, scores in scoring.run(measured, job.folder / "scores").items():
             value = float(value_of(scores.samples[0])[0])
@@ -150,6 +153,7 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
                 values[task] = value
             else:
                 self.watch.note(f"{run.name}: {task} has no score, because its measure is undefined for it")
+        # Vectors of a corpus are as large as many models.
         clear(stores)
         return values
 

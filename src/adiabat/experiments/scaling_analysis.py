@@ -59,6 +59,7 @@ class Evidence:
 def evidence_of(rows: Sequence[ScalingRun], kind: LossOf, *, least_steps: int) -> Evidence:
     """Separate rows that laws can be fitted to from the others."""
     left_out = {}
+    # The first fault of a row is told.
     usable = []
     runs = []
     for row in rows:
@@ -92,6 +93,7 @@ def fitted(
     """
     resamples = section_of(settings).resamples
     if asked is None:
+        # Laws must hold at least where the runs end.
         largest = max(run.budget for run in evidence.runs)
         asked = dict.fromkeys((run.option for run in evidence.runs), largest)
 
@@ -137,6 +139,7 @@ def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
     held_out = [None] * len(predicted)
     if model is not None:
         held_out = model.fitted.predict(points).tolist()
+    # Held-out predictions mean something for the largest model alone, which was left out.
     largest = (points.size == points.size.max()).tolist()
     columns = (names, points.loss.tolist(), predicted, held_out, largest)
     coefficients = law.coefficients()
@@ -173,6 +176,7 @@ def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
     for (first, before), (second, after) in combinations(lines, 2):
         if first.family == second.family:
             point = crossing(before, after)
+            # Crossings far from the runs are extrapolation.
             budgets = np.concatenate([before.budgets, after.budgets])
             if budgets.min() / NEAR <= point.budget <= budgets.max() * NEAR:
                 records.append(CrossingRecord(first.family, first.method, second.method, point))
@@ -188,6 +192,7 @@ def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -
         groups = {ALL_TASKS: tasks, **groups}
     correlations = []
     for name, group in groups.items():
+        # A mean over tasks needs the score of each.
         scored = [row for row in evidence.rows if set(group) <= row.scores.keys()]
         correlations.append(_correlation(name, None, scored, group, kind, resamples, seed))
         if len(families) > 1:
@@ -252,8 +257,10 @@ def _fault(row: ScalingRun) -> str:
         above["parameters.updated"] = passed.updated
     least = {"rank": row.way.rank or 0, "frozen": row.way.frozen, "seconds": row.seconds}
     least |= {"memory": row.memory, "passes": row.passes}
+    # NaN fails both comparisons.
     wrong = [f"{name} = {value}" for name, value in above.items() if not 0 < value < math.inf]
     wrong += [f"{name} = {value}" for name, value in least.items() if not 0 <= value < math.inf]
+    # A gradient passes no more parameters than a token does.
     if not wrong and max(passed.backward, passed.updated) > passed.forward:
         wrong = [str(passed)]
     return f"{row.name} has {' and '.join(wrong)}" if wrong else ""
@@ -340,6 +347,7 @@ def held_out(fits: Sequence[KindFit], advice: Advice | None) -> HeldOutRecord | 
         losses.append(
             HeldOutLoss(title, one.run.budget, one.reach, one.run.loss, one.law.value, interval, one.line)
         )
+    # A scaling experiment is asked for the next budget, a plan for its own.
     reach = STEP if advice is None or advice.beyond is None else advice.beyond
     families = [fit.kind.family for fit in fits]
     return HeldOutRecord(losses, coverages(predicted), list(_widths(predicted, families, reach)))

@@ -232,7 +232,8 @@ class Ensemble:
         base, powers = self.fitted.law.basis(points, self.fitted.centre)
         exponents = np.stack([refit.exponents for refit in self.again])
         weights = np.stack([refit.weights for refit in self.again])
-        return np.asarray((columns_of(base, powers, exponents) @ weights[:, :, None])[:, :, 0])
+        columns = columns_of(base, powers, exponents)
+        return np.asarray((columns @ weights[:, :, None])[:, :, 0])
 
     def noisy(self, draws: Draws, seed: int) -> Draws:
         """Losses of single runs: draws of the law, each with a random residual."""

@@ -35,7 +35,8 @@ class Line:
         if self.slope == other.slope:
             return math.inf
         with np.errstate(over="ignore"):
-            return float(np.exp((other.intercept - self.intercept) / (self.slope - other.slope)))
+            log = (other.intercept - self.intercept) / (self.slope - other.slope)
+            return float(np.exp(log))
 
 
 def line_through(x: Column, y: Column) -> Line:
@@ -60,7 +61,8 @@ def _parabolas(x: Column, y: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n 3
     middle = positions.mean()
     width = positions.std()
     design = np.vander((positions - middle) / width, 3, increasing=True)
-    constant, linear, quadratic = np.linalg.lstsq(design, np.log(y).T, rcond=None)[0]
+    solution, *_ = np.linalg.lstsq(design, np.log(y).T, rcond=None)
+    constant, linear, quadratic = solution
     # Back from standardised positions.
     steep = linear / width
     curved = quadratic / width**2

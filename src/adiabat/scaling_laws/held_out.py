@@ -50,7 +50,9 @@ class Prediction:
         """How far the logarithm of the loss lies outside of the law's interval; 0 within (Romano et al.
         2019).
         """
-        return max(math.log(self.law.low / self.run.loss), math.log(self.run.loss / self.law.high), 0.0)
+        below = math.log(self.law.low / self.run.loss)
+        above = math.log(self.run.loss / self.law.high)
+        return max(below, above, 0.0)
 
     @property
     def law_error(self) -> float:
@@ -166,7 +168,8 @@ def width_of(scores: Sequence[float], confidence: float = CONFIDENCE) -> Width |
     count = len(scores)
     # Rounded first: 0.95 * 20 is a little more than 19 in floating point.
     rank = min(math.ceil(round(confidence * (count + 1), 9)), count)
-    return Width(sorted(scores)[rank - 1], min(confidence, count / (count + 1)), count)
+    level = min(confidence, count / (count + 1))
+    return Width(sorted(scores)[rank - 1], level, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,8 @@ def _width(scored: Sequence[tuple[Prediction, float]], family: str) -> Width | N
 
 def _further(tested: float, reach: float) -> float:
     """How much further `reach` extrapolates than a prediction was tested, in logarithms; at least 1."""
-    return max(1.0, math.log(max(reach, 1.0)) / math.log(tested))
+    distance = math.log(max(reach, 1.0))
+    return max(1.0, distance / math.log(tested))
 
 
 @dataclass(frozen=True, slots=True)

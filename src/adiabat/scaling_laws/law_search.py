@@ -131,7 +131,8 @@ class Problems:
         pulled *= slopes
         terms *= pulled[:, None, :]
         exponent_gradient = terms.reshape(len(vectors), -1) @ self.flat.T * exponents
-        weight_gradient = (columns @ pulled[:, :, None])[:, :, 0] * np.where(self.positive, weights, 1.0)
+        by_weight = (columns @ pulled[:, :, None])[:, :, 0]
+        weight_gradient = by_weight * np.where(self.positive, weights, 1.0)
         return values, np.concatenate([exponent_gradient, weight_gradient], axis=1)
 
     def starts(self) -> list[Float[np.ndarray, " c"]]:
@@ -208,7 +209,8 @@ def _logs(
 ) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n p"]]:
     """Logarithms of predictions and their slopes; a straight line below the floor."""
     above = np.maximum(predicted, floor)
-    return np.log(above) + np.minimum(predicted - floor, 0) / floor, 1 / above
+    below = np.minimum(predicted - floor, 0) / floor
+    return np.log(above) + below, 1 / above
 
 
 def _distinct(found: Sequence[Minimum]) -> list[Minimum]:
@@ -283,8 +285,9 @@ class _Searches:
         """Slopes without those that push against a bound."""
         at = self.at[rows]
         slopes = self.slopes[rows]
-        held = ((at <= self.low[rows]) & (slopes > 0)) | ((at >= self.high[rows]) & (slopes < 0))
-        return np.where(held, 0.0, slopes)
+        held_low = (at <= self.low[rows]) & (slopes > 0)
+        held_high = (at >= self.high[rows]) & (slopes < 0)
+        return np.where(held_low | held_high, 0.0, slopes)
 
     def aim(self, rows: Numbers) -> None:
         """Set the direction and the first length of the next step."""
@@ -297,7 +300,8 @@ class _Searches:
         direction[uphill] = -free[uphill]
         self.direction[rows] = direction
         # Of the unit matrix the scale is unknown: a first step moves by 1 in all at most.
-        moderate = np.minimum(1, 1 / np.maximum(np.abs(free).sum(axis=1), 1e-300))
+        steepness = np.abs(free).sum(axis=1)
+        moderate = np.minimum(1, 1 / np.maximum(steepness, 1e-300))
         self.length[rows] = np.where(self.fresh[rows], moderate, 1.0)
         self.tries[rows] = 0
         self.short[rows] = 0.0
@@ -351,7 +355,8 @@ class _Searches:
         rise = rise[rising]
         before = self.inverse[rows]
         first = self.fresh[rows]
-        before[first] = self.one * (rise / (turn**2).sum(axis=1))[first, None, None]
+        scale = rise / (turn**2).sum(axis=1)
+        before[first] = self.one * scale[first, None, None]
         left = self.one - step[:, :, None] * turn[:, None, :] / rise[:, None, None]
         along = step[:, :, None] * step[:, None, :] / rise[:, None, None]
         self.inverse[rows] = left @ before @ left.transpose(0, 2, 1) + along
