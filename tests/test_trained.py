@@ -124,8 +124,7 @@ def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measur
     (here / "lost" / "trained.bin").unlink()
     assert adiabat.evaluate("ten", "store", "mixed.jsonl", baseline="lost").datasets[0].parts == []
     told = " ".join(said.err.split())
-    for part in found.parts:
-        assert f"{part.name} {part.queries} queries" in told
+    assert "queries with new and with seen documents" in told
 
 
 def test_a_verdict_rests_on_queries_with_new_documents_where_there_are_fifty(

@@ -10,10 +10,8 @@ from adiabat.report.format import named, percent
 from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Group, Page, Terms, Tone, group, notes_section
 from adiabat.report.tables import (
-    LEVEL,
-    PAIRED,
     Cell,
-    Column,
+    Content,
     Table,
     csv_of,
     pair_cell,
@@ -144,20 +142,17 @@ def _rankings(
     """A row for each ranking or data set by its name, with its meaning and its change from the untuned
     model.
     """
-    columns = [
-        Column(head, "name"),
-        Column(result.target.untuned.measure, "number", LEVEL),
-        Column("change", "number", PAIRED),
-        Column("verdict"),
-    ]
-    table = Table(title=title, columns=columns, caption=caption, look="stack")
+    rows = []
+    level = f"{result.target.untuned.measure} [95{NO_BREAK}%]"
     for name, change in changes.items():
-        moved = None if change.before is None else pair_cell(percent(change), change.improvement)
-        head_cell = Cell(name, [meanings.get(name, "")], bold=True)
-        table.add(
-            head_cell, value_cell(change.after, change.after_interval), moved, verdict_cell(change.verdict)
-        )
-    return table
+        row: dict[str, Content] = {
+            head: Cell(name, [meanings.get(name, "")], bold=True),
+            level: value_cell(change.after, change.after_interval),
+            f"change [paired 95{NO_BREAK}%]": pair_cell(percent(change)),
+            "verdict": verdict_cell(change.verdict),
+        }
+        rows.append(row)
+    return Table.of(rows, {"verdict": "text"}, title=title, caption=caption, look="stack")
 
 
 def _headroom(result: Advice) -> Group:

@@ -1,6 +1,6 @@
 """The page of an evaluation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,10 +27,8 @@ from adiabat.report.pages import (
 )
 from adiabat.report.power_section import assumptions, finding, power_section
 from adiabat.report.tables import (
-    LEVEL,
-    PAIRED,
     Cell,
-    Column,
+    ColumnKind,
     Content,
     Section,
     Table,
@@ -52,49 +50,47 @@ _ROLES = {"target": "target", "retain": "retention"}
 _KINDS = {"ranking": "whole store ranked", "pairs": "listed candidates", "grid": "language grid"}
 
 
-_COLUMNS = {
-    "measure": Column("measure"),
-    "measure, with direction": Column("measure"),
-    "similarity": Column("similarity"),
-    "before": Column("before", "number"),
-    "after": Column("after", "number"),
-    "after, with interval": Column("after", "number", LEVEL),
-    "value": Column("value", "number", LEVEL),
-    "change": Column(f"change [paired 95{NO_BREAK}%]", "number"),
-    "improvement": Column("improvement", "number", PAIRED),
-    "difference": Column("difference", "number", PAIRED),
-    "p": Column(f"paired{NO_BREAK}p", "number"),
-    "z": Column("z", "number"),
-    "verdict": Column("verdict"),
-}
-"""Columns of tables of changes."""
+_VALUE = f"value [95{NO_BREAK}%]"
+_PAIRED = f"[paired 95{NO_BREAK}%]"
+_TEXTS: Mapping[str, ColumnKind] = dict.fromkeys(("measure", "similarity", "verdict"), "text")
+"""Columns of changes that hold no numbers."""
 
 
-def _columns(names: Sequence[str]) -> list[Column]:
-    """The columns of these names."""
-    return [_COLUMNS[name] for name in names]
+def _levels(change: Change) -> dict[str, Content]:
+    """The values before and after, or the only one with its interval."""
+    if change.before is None:
+        return {_VALUE: value_cell(change.after, change.after_interval)}
+    return {"before": texts.score(change.before), "after": texts.score(change.after)}
 
 
-def _cells(change: Change, names: Sequence[str], *, decides: bool = True) -> list[Content]:
-    """The cells of a change in the columns of these names; only the measure that decides has a verdict."""
+def _cells(change: Change) -> dict[str, Content]:
+    """A change by the heads of its columns."""
     direction = "lower is better" if change.lower_is_better else "higher is better"
-    after = value_cell(change.after, change.after_interval)
-    cells: dict[str, Content] = {
-        "measure": change.measure,
-        "measure, with direction": Cell(change.measure, [direction]),
-        "similarity": change.similarity,
-        "before": None if change.before is None else texts.score(change.before),
-        "after": texts.score(change.after),
-        "after, with interval": after,
-        "value": after,
-        "change": texts.improvement(change),
-        "improvement": pair_cell(texts.percent(change)),
-        "difference": pair_cell(texts.difference(change)),
-        "p": texts.p_value(change),
-        "z": None if change.z is None else texts.signed(change.z, decimals=2),
-        "verdict": verdict_cell(change.verdict) if decides else Cell(""),
+    return {
+        "measure": Cell(change.measure, [direction]),
+        **_levels(change),
+        f"improvement {_PAIRED}": pair_cell(texts.percent(change)),
+        f"difference {_PAIRED}": pair_cell(texts.difference(change)),
+        "verdict": verdict_cell(change.verdict),
     }
-    return [cells[name] for name in names]
+
+
+def _cells_in_terminal(change: Change) -> dict[str, Content]:
+    """A change in fewer columns: the improvement, or the difference where there is no percentage."""
+    cells: dict[str, Content] = {"measure": change.measure, **_levels(change)}
+    cells[f"change {_PAIRED}"] = texts.improvement(change)
+    return cells | {"verdict": verdict_cell(change.verdict)}
+
+
+def _all_cells(change: Change) -> dict[str, Content]:
+    """A change with all its intervals and tests."""
+    cells = _cells(change)
+    if change.before is not None:
+        cells["after"] = value_cell(change.after, change.after_interval)
+    verdict = cells.pop("verdict")
+    z = texts.if_known(change.z, partial(texts.signed, decimals=2))
+    tests: dict[str, Content] = {f"paired{NO_BREAK}p": texts.p_value(change), "z": z, "verdict": verdict}
+    return {"measure": cells.pop("measure"), "similarity": change.similarity, **cells, **tests}
 
 
 def _others(dataset: DatasetResult) -> list[Change]:
@@ -103,28 +99,27 @@ def _others(dataset: DatasetResult) -> list[Change]:
         return []
     main, others = dataset.main_change(), []
     for change in dataset.changes:
-        if (
-            change is not main
-            and change.similarity == main.similarity
-            and not change.measure.startswith("PND")
-        ):
+        is_alike = change is not main and change.similarity == main.similarity
+        if is_alike and not change.measure.startswith("PND"):
             others.append(change)
     return others
 
 
 def _reported(
     datasets: Sequence[DatasetResult],
-    names: Sequence[str],
     about: Callable[[DatasetResult], Cell],
+    cells: Callable[[Change], dict[str, Content]],
     **options: Any,
 ) -> Table:
-    """A row for each reported measure of each data set, the main one first."""
-    table = Table(columns=[Column("data set", "name"), *_columns(names)], **options)
+    """A row for each reported measure of each data set, the main one first; it alone has a verdict."""
+    rows, styles = [], []
     for dataset in datasets:
-        table.add(about(dataset), *_cells(dataset.main_change(), names))
+        rows.append({"data set": about(dataset), **cells(dataset.main_change())})
+        styles.append("")
         for change in _others(dataset):
-            table.add(Cell(""), *_cells(change, names, decides=False), style="muted")
-    return table
+            rows.append({"data set": Cell(""), **cells(change), "verdict": Cell("")})
+            styles.append("muted")
+    return Table.of(rows, _TEXTS, styles, **options)
 
 
 def page(result: Result) -> Page:
@@ -136,7 +131,7 @@ def page(result: Result) -> Page:
         sections.append(_datasets(result, compared=compared))
     for position, dataset in enumerate(datasets):
         if dataset.ladder:
-            sections.append(_by_negative(dataset, position, compared=compared))
+            sections.append(_by_negative(dataset, position))
     for position, dataset in enumerate(datasets):
         if dataset.grid and dataset.languages:
             sections.append(_languages(dataset, position))
@@ -162,12 +157,11 @@ def _is_compared(result: Result) -> bool:
 def terminal(result: Result) -> list[Table]:
     """A row for each reported measure of each data set, and a table of the parts of a set that has them."""
     powers = [f"Power of {finding(power)}" for power in result.power]
-    names = ["before", "after", "change", "verdict"] if _is_compared(result) else ["value"]
-    main = _reported(result.datasets, ["measure", *names], _in_terminal, title=cut(result.title, limit=200))
-    tables = [main]
+    title = cut(result.title, limit=200)
+    tables = [_reported(result.datasets, _in_terminal, _cells_in_terminal, title=title)]
     for dataset in result.datasets:
         if dataset.parts:
-            tables.append(_parts(dataset, names))
+            tables.append(_parts(dataset, _cells_in_terminal))
     caption = [words.headline(result), *powers, *assumptions(result.power)]
     tables[-1] = replace(tables[-1], caption=caption)
     return tables
@@ -187,21 +181,18 @@ def notes(result: Result) -> list[str]:
 def _datasets(result: Result, *, compared: bool) -> Group:
     """All data sets: figure and tables of the reported measures, and all measures folded."""
     datasets = result.datasets
-    names = ["measure, with direction", "value"]
-    if compared:
-        names[1:] = ["before", "after", "improvement", "difference", "verdict"]
     reported, measures, notes, parts = [], [], [], []
     for dataset in datasets:
         reported += [change.measure for change in (dataset.main_change(), *_others(dataset))]
-        measures.append(_changes(dataset.changes, cut(dataset.name, limit=120), compared=compared))
+        measures.append(_changes(dataset.changes, cut(dataset.name, limit=120)))
         # Notes on equal towers stand among the reservations.
         notes.append((dataset.name, [note for note in dataset.notes if note not in result.equal_towers]))
         if dataset.parts:
-            parts.append(_parts(dataset, names))
+            parts.append(_parts(dataset, _cells))
     sections = [
         measures_section(reported),
         _forest(datasets),
-        _reported(datasets, names, _about, look="stack"),
+        _reported(datasets, _about, _cells, look="stack"),
         *parts,
         notes_section("Notes", notes, everyone="all data sets"),
         Group(id="all-measures", title="All measures", folded=True, sections=measures),
@@ -225,16 +216,16 @@ def _terms(result: Result, reported: Sequence[str], *, compared: bool) -> list[t
     return terms
 
 
-def _parts(dataset: DatasetResult, names: Sequence[str]) -> Table:
+def _parts(dataset: DatasetResult, cells: Callable[[Change], dict[str, Content]]) -> Table:
     """The main measure by what was trained on; the first part decides."""
-    options = texts_of("evaluation", "parts", name=cut(dataset.name, limit=120))
-    table = Table(columns=[Column("part", "name"), *_columns(names)], look="stack", **options)
+    rows: list[dict[str, Content]] = []
     for part in dataset.parts:
         below = [counted(part.queries, "query")]
         if part.above:
             below.append(f"{integer(part.above)} with a removed document above the first relevant one")
-        table.add(Cell(part.name, below, bold=part is dataset.parts[0]), *_cells(part.change, names))
-    return table
+        rows.append({"part": Cell(part.name, below, bold=not rows), **cells(part.change)})
+    told = texts_of("evaluation", "parts", name=cut(dataset.name, limit=120))
+    return Table.of(rows, _TEXTS, look="stack", **told)
 
 
 def _about(dataset: DatasetResult) -> Cell:
@@ -271,18 +262,12 @@ def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
     return figure("evaluation", "forest", wide, narrow=narrow)
 
 
-def _changes(changes: Sequence[Change], title: str = "", *, compared: bool) -> Table:
+def _changes(changes: Sequence[Change], title: str) -> Table:
     """All measures of a data set."""
-    names = ["measure, with direction", "similarity", "value"]
-    if compared:
-        names[2:] = ["before", "after, with interval", "improvement", "difference", "p", "z", "verdict"]
-    table = Table(title=title, columns=_columns(names))
-    for change in changes:
-        table.add(*_cells(change, names))
-    return table
+    return Table.of([_all_cells(change) for change in changes], _TEXTS, title=title)
 
 
-def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Group:
+def _by_negative(dataset: DatasetResult, position: int) -> Group:
     """PND by the number of the listed negative."""
     after, before = [], []
     for at, change in enumerate(dataset.ladder, start=1):
@@ -302,7 +287,7 @@ def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Gr
     )
     wide = curves(f"ladder-{position}", [panel])
     narrow = curves(f"ladder-{position}-narrow", [panel], width=NARROW)
-    table = replace(_changes(dataset.ladder, "Table", compared=compared), folded=True)
+    table = replace(_changes(dataset.ladder, "Table"), folded=True)
     drawn = figure("evaluation", "ladder", wide, narrow=narrow)
     shown = group("evaluation", "negatives", drawn, table, name=cut(dataset.name, limit=120))
     return replace(shown, id=f"negatives-{position}")

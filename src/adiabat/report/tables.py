@@ -165,20 +165,23 @@ class Table(Section):
         """A table of rows by head; columns in which no row has a value are left out.
 
         Args:
-            rows: Contents by the head of their column, the same heads in each row.
+            rows: Contents by the head of their column; columns stand in the order of their first row.
             kinds: Kinds of columns: by default names in the first, and numbers in all others.
             styles: CSS class of each row; "" or a missing one is none.
             options: Further fields of the table.
         """
         columns: list[Column] = []
         kind: ColumnKind = "name"
-        for head in rows[0] if rows else ():
-            if any(cell_of(row[head]).text not in ("", DASH) for row in rows):
+        heads: dict[str, None] = {}
+        for row in rows:
+            heads |= dict.fromkeys(row)
+        for head in heads:
+            if any(cell_of(row.get(head)).text not in ("", DASH) for row in rows):
                 columns.append(Column(head, kinds.get(head, kind)))
             kind = "number"
         table = cls(columns=columns, **options)
         for row, style in zip(rows, [*styles, *[""] * len(rows)], strict=False):
-            table.add(*(row[column.head] for column in columns), style=style)
+            table.add(*(row.get(column.head) for column in columns), style=style)
         return table
 
     def add(self, *contents: Content, style: str = "") -> None:
