@@ -237,6 +237,7 @@ def curves(
     figure: "Figure", panels: Sequence[Panel], *, width: float = WIDE, height: float = 3.0, columns: int = 2
 ) -> None:
     """Panels side by side with one legend beside them."""
+    # Rows of panels, the last of which may be shorter.
     across = min(columns, len(panels))
     down = -(-len(panels) // across)
     figure.set_size_inches(width, height * down)
@@ -357,6 +358,7 @@ def bars(figure: "Figure", rows: Sequence[tuple[str, float]], *, label: str) -> 
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", labelsize=8, labelcolor=INK)
     axes.set_xlabel(label)
+    # Room for the values behind the bars; bars of zero still need a range.
     axes.set_xlim(0, max(max(widths) * 1.1, 1e-12))
     axes.xaxis.set_major_formatter(_ticks(partial(number, digits=2)))
     axes.locator_params(axis="x", nbins=5)

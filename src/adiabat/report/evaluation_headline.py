@@ -41,6 +41,7 @@ def headline(result: Result) -> str:
         return f"{levels}. There is no baseline, so the change is unknown."
     margin = margin_of(result.settings)
     clauses = _target_clauses([dataset for dataset in compared if dataset.role == "target"], margin)
+    # Losses of a part are told before the gains of the whole.
     for dataset in compared:
         clauses += _worse_within(dataset)
     clauses += _retention_clauses([dataset for dataset in compared if dataset.role == "retain"], margin)
@@ -55,6 +56,7 @@ def tone(result: Result) -> Tone:
         verdicts[dataset.role].add(verdict)
         if verdict == "worse" or dataset.worse_cells() or dataset.worse_parts():
             return "bad"
+    # A verdict with a doubt is no good news, whatever its word.
     is_proven = not any(dataset.doubts for dataset in result.datasets)
     is_kept = verdicts["retain"] <= {"better", "not worse"}
     return "good" if is_proven and is_kept and verdicts["target"] == {"better"} else "plain"

@@ -84,6 +84,7 @@ def _cells_in_terminal(change: Change) -> dict[str, Content]:
 
 def _all_cells(change: Change) -> dict[str, Content]:
     """A change with all its intervals and tests."""
+    # The main table has no room for the interval of a level.
     cells = _cells(change)
     if change.before is not None:
         cells["after"] = value_cell(change.after, change.after_interval)

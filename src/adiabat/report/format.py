@@ -119,6 +119,7 @@ def bounds(ends: tuple[float, float] | None, text: Callable[[float], str] = scor
 
 def signed(value: float, *, decimals: int) -> str:
     """A number with its sign and a fixed count of decimals."""
+    # A number that rounds to zero has no sign.
     rounded = f"{abs(value):,.{decimals}f}"
     if not rounded.strip("0.,"):
         return rounded

@@ -258,6 +258,7 @@ def _text(value: Any) -> str:
 
 def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> list[tuple[str, str]]:
     """Each note once, with the names that it concerns; `everyone` stands for all names."""
+    # Dictionaries keep the order of notes and names, and each of them once.
     about: dict[str, dict[str, None]] = {}
     for name, sentences in notes:
         for note in sentences:

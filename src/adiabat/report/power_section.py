@@ -81,6 +81,7 @@ def _about(power: Power, value: str, ends: str) -> str:
 
 def improvement(power: Power) -> tuple[str, str]:
     """The improvement that would show, and its range; empty texts if the measure allows none that large."""
+    # A gain that exceeds what the measure can still gain never shows.
     if power.detectable is None or (power.room is not None and power.detectable > power.room):
         return "", ""
     return _with_range(power, power.detectable, power.detectable_range, power.room)
@@ -108,6 +109,7 @@ def _with_range(
 
 def _size(power: Power, value: float) -> str:
     """A difference in percent of the baseline, or in the measure's own unit where the baseline is 0."""
+    # There are no percents of zero.
     if power.before <= 0:
         return _two_digits(value)
     return f"{_two_digits(100 * value / power.before)}{NO_BREAK}%"

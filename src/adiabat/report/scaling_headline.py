@@ -54,6 +54,7 @@ def _of_scaling(result: ScalingResult) -> str:
     """The run with the lowest loss at the largest budget."""
     if not result.counted:
         return "No run has given a loss."
+    # Losses of different budgets say nothing about methods.
     largest = max(run.budget for run, _ in result.counted)
     of_largest = [(run, loss) for run, loss in result.counted if run.budget == largest]
     best, loss = min(of_largest, key=itemgetter(1))
@@ -143,6 +144,7 @@ def _held_out(record: HeldOutRecord | None, run: tuple[float, float]) -> str:
             f"With the noise about the law a single run lies within {bounds(run)}. "
             "Three budgets suffice for a check."
         )
+    # The first coverage is that of all families together.
     checked = record.coverages[0]
     widened = "a fourth budget would check widened ones"
     if checked.widened is not None:

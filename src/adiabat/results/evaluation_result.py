@@ -179,6 +179,7 @@ class TrainedOn:
     @property
     def is_apart(self) -> bool:
         """Whether the job is known to have trained on none of the queries and relevant documents."""
+        # Counts of 0 prove nothing where some of the training data are unknown.
         is_used = self.trained_queries or self.near_queries or self.trained_relevant
         return not (is_used or self.uncounted)
 
@@ -200,6 +201,7 @@ class TrainedOn:
         if self.trained_relevant is not None:
             counts.append(f"{self.trained_relevant:,} of their {self.relevant:,} relevant documents")
         phrases = [f"{self.model} was trained or validated on {' and '.join(counts)}"]
+        # Fewer documents than queries may be seen: one document can answer many queries.
         if self.answered:
             phrases[0] += f", which answer {self.answered:,} of the queries"
         if not self.is_proof:
@@ -283,6 +285,7 @@ class DatasetResult:
 
     def worse_cells(self) -> int:
         """Number of language pairs that are worse in any comparison of the grid."""
+        # A cell that is worse in two comparisons counts once.
         worse = set()
         for grid in self.grid:
             for row, verdicts in enumerate(grid.verdicts or []):
@@ -370,6 +373,7 @@ class Result(Record):
         """Data sets that are worse, or have worse cells or worse parts; for ``undecided`` also those of which
         too little is known.
         """
+        # A data set without a verdict has no baseline: nothing is known about its change.
         bad = {"worse"} if least == "worse" else {"worse", "undecided", None}
         names = []
         for dataset in self.datasets:
@@ -396,6 +400,7 @@ class Result(Record):
                 about = {name: getattr(dataset, name) for name in ("role", "kind", "queries")}
                 rows += [{"dataset": dataset.name, **about, **asdict(change)} for change in dataset.changes]
             return rows
+        # Losses and errors may have been measured at different epochs.
         record = self.training
         points: dict[int, dict[str, Any]] = {}
         if record is not None:

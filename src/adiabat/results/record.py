@@ -133,6 +133,7 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Nested plain data, ready for `json.dump`."""
+        # Where a record lies, and what its page says, follow from other files.
         plain = asdict(self)
         del plain["folder"], plain["shown"]
         return plain
@@ -154,11 +155,13 @@ def write_result(
     Raises:
         DataError: If a number is not finite, or the file system refuses a file.
     """
+    # JSON has no infinity and no NaN: a reader in another language would refuse the file.
     plain = record.to_json()
     if faults := _not_finite(plain):
         raise DataError(
             f"{folder / RECORD_FILE}: {several(faults)}; leave out figures that could not be measured"
         )
+    # All files are rendered before the first is written, so that a failing page leaves none behind.
     files = {folder / name: render() for name, render in (beside or {}).items()}
     for subfolder in {path.parent for path in files} - {folder}:
         with writing_to(subfolder):
@@ -193,16 +196,19 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
     kind = plain.get("kind")
     if kind not in _CLASSES:
         raise DataError(f"{path}: kind must be one of {', '.join(_CLASSES)}, got {kind}; {AGAIN}")
+    # Only the class of this kind is imported, which keeps the start of a verb short.
     record_class = class_of(kind)
     if not issubclass(record_class, expected):
         wanted = ", ".join(
             kind for kind, known in _CLASSES.items() if known.endswith(f".{expected.__name__}")
         )
         raise DataError(f"{path} must be the result of a job of kind {wanted}, got {kind}; name another file")
+    # A verdict without reasons would look like proof.
     if number != FORMAT and _lacks_reasons(plain):
         raise DataError(f"{path} has verdicts without reasons, as former versions wrote them; {older}")
     from pydantic import ValidationError
 
+    # Python reads NaN and Infinity, though JSON has no such numbers.
     faults = _not_finite(plain)
     remedy = AGAIN if number == FORMAT else older
     try:
