@@ -198,7 +198,7 @@ MISTAKES: list[Mistake] = [
         space("--baseline", "model", "--baseline-store", "small_store"),
         "--baseline-store small_store must serve a data set",
     ),
-    (space(queries="one.jsonl"), "must have at least 20 different positives, got 1 of 1 query; name more"),
+    (space(queries="one.jsonl"), "must have at least 20 different positives, got 1 of"),
     (space(queries="grid.jsonl"), "QUERIES must be queries with positives, got the language grid grid.jsonl"),
     (safe_rate("--probes", "nowhere.txt"), "nowhere.txt must exist, got no such file"),
     (

@@ -131,7 +131,12 @@ def test_every_fault_of_a_file_is_reported_with_its_line(tmp_path: Path) -> None
     ("name", "text", "settings", "facts"),
     [
         ("triples.train.small.tsv", "q\tp\tn\n", SMALL, ["must be a file of triplets", "got a table"]),
-        ("m.jsonl", '{"question": "a", "text": "b"}\n' * 9, SMALL, ['"question" and "positive"']),
+        (
+            "m.jsonl",
+            '{"question": "a", "text": "b"}\n' * 9,
+            SMALL,
+            ['"question", "positive"', "m.jsonl:1"],
+        ),
         ("m.json.gz", "no gzip", SMALL, ["must be a gzip file"]),
         (
             "m.jsonl",

@@ -15,6 +15,7 @@ from adiabat.config.tasks import MapSection, SpaceSection, SpaceSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
+from adiabat.core.text import counted
 from adiabat.evaluation.space_geometry import (
     cosine_edges,
     cosines_of,
@@ -177,10 +178,11 @@ def _drawn(total: int, limit: int, generator: np.random.Generator) -> Numbers:
 def _require_enough(sample: SpaceSample, examples: AddressedSet) -> None:
     """Refuse a sample whose queries share a few positives: they are the clusters that are drawn."""
     distinct = len(np.unique(sample.positives))
+    queries = counted(len(sample.queries), "query")
     if distinct < MIN_POSITIVES:
         raise DataError(
             f"{examples.name}: the sampled queries must have at least {MIN_POSITIVES} different positives, "
-            f"got {distinct} of {len(sample.queries):,} queries whose vectors are above length 0; name more"
+            f"got {distinct} of {queries} with vectors above length 0; name more"
         )
 
 

@@ -262,6 +262,15 @@ class _Searches:
     """
 
     def __init__(self, at: Vectors, values: Values, slopes: Vectors, low: Vectors, high: Vectors) -> None:
+        """Begin each search at a point whose value and slopes are known.
+
+        Args:
+            at: Start of each search, one row for each.
+            values: Value of the objective there.
+            slopes: Its derivative there.
+            low: Lower bound of each coordinate.
+            high: Upper bound of each coordinate.
+        """
         count, width = at.shape
         self.at = at
         self.values = values
