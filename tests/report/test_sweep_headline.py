@@ -36,7 +36,7 @@ BESIDE = "Without measurable harm to tasks beside msmarco:"
             [
                 "4 runs completed.",
                 f"{BESIDE} 3 of 4 settings; of these, learning rate 5e-8 gains most: "
-                "msmarco +7.3 % ▲ [+6.3, +8.3] and arxiv +0.4 % ○ [−0.6, +1.4].",
+                "msmarco +7.3 % (better; [+6.3, +8.3]) and arxiv +0.4 % (undecided; [−0.6, +1.4]).",
             ],
             "good",
         ),
@@ -53,7 +53,11 @@ BESIDE = "Without measurable harm to tasks beside msmarco:"
             "good",
         ),
         (make_sweep([make_failed({RATE: 1e-8}), run_at(2e-8, 3.0, -3.0)]), ["0 of 2 settings."], "plain"),
-        (simple_sweep({1e-8: (0.4, 0.2), 2e-8: (0.6, 0.1)}), ["msmarco +0.6 % ○ [−0.4, +1.6]"], "plain"),
+        (
+            simple_sweep({1e-8: (0.4, 0.2), 2e-8: (0.6, 0.1)}),
+            ["msmarco +0.6 % (undecided; [−0.4, +1.6])"],
+            "plain",
+        ),
         (margins((2.0, 0.0), (3.0, 0.5), (9.0, -2.0)), ["2 of 3 settings; of these, margin 0.2"], "good"),
         (make_sweep([run_at(1e-8, 3.0, -0.3)]), ["of these, the only setting gains most"], "good"),
         (
@@ -63,7 +67,7 @@ BESIDE = "Without measurable harm to tasks beside msmarco:"
         ),
         (make_sweep([]), ["0 runs completed."], "bad"),
         (even_sweep(["msmarco"], rates=(1e-8, 2e-8)), ["2 runs completed."], "plain"),
-        (full_sweep(), ["xnli +1.4 % ▲ +1.4 to +1.4"], "good"),
+        (full_sweep(), ["xnli +1.4 % (better; +1.4 to +1.4)"], "good"),
     ],
 )
 def test_the_headline_says_no_more_than_the_runs_allow(
@@ -78,7 +82,7 @@ def test_the_headline_says_no_more_than_the_runs_allow(
     ("result", "facts"),
     [
         (simple_sweep(notes=["one corpus was cut"]), ["about one in 20", "one corpus was cut"]),
-        (full_sweep(), ["Failed: the loss is not finite (1 run)."]),
+        (full_sweep(), ["Failed: the loss is not finite (1 run).", "a loss of up to 0.7 % (title)"]),
         (
             simple_sweep({1e-8: (-3.0, 0.0), 2e-8: (1.5, 0.0)}),
             ["Worse than their start on a target: learning rate 1e-8."],

@@ -43,9 +43,16 @@ def _harm(result: SweepResult) -> str:
 
 
 def _change(case: Case, task: str) -> str:
-    """A task with its change and verdicts."""
-    cell = change_cell(case.change(task))
-    return joined(named(task), cell.text, cell.sign, *cell.sub)
+    """A task with its change, the verdicts of its runs in words, and its interval or range."""
+    change = case.change(task)
+    cell = change_cell(change)
+    counts = {} if change is None else change.verdicts
+    verdicts = list(counts)
+    # Runs that disagree are counted.
+    if len(counts) > 1:
+        verdicts = [f"{word} in {count}" for word, count in counts.items()]
+    known = "; ".join(["; ".join(verdicts), *cell.sub]) if counts else "no verdict"
+    return f"{named(task)} {cell.text} ({known})"
 
 
 def tone(result: SweepResult) -> Tone:
@@ -70,9 +77,24 @@ def reservations(result: SweepResult) -> list[str]:
     """Limits of the evidence that the headline leaves out."""
     if not result.runs_of():
         return list(result.notes)
-    sentences = [_below_start(result), text_of("sweep", "verdicts"), _failures(result)]
+    sentences = [_below_start(result), text_of("sweep", "verdicts"), _open_loss(result), _failures(result)]
     compared = suite_headline.reservations(result) if result.pairings else result.notes
     return [sentence for sentence in [*sentences, *compared] if sentence]
+
+
+def _open_loss(result: SweepResult) -> str:
+    """The largest loss on another task that intervals of the best setting leave open; "" without one."""
+    best = result.variation.best_case
+    if best is None:
+        return ""
+    losses = []
+    for run in result.runs_of(best):
+        for outcome in run.tasks:
+            interval = outcome.main.improvement_interval
+            if outcome.task in result.others and interval is not None and not outcome.main.not_worse:
+                losses.append((-interval[0], outcome.task))
+    loss, task = max(losses, default=(0.0, ""))
+    return text_of("sweep", "open-loss", loss=f"{loss:.1f}", task=named(task)) if loss > 0 else ""
 
 
 def _below_start(result: SweepResult) -> str:
