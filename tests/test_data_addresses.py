@@ -291,10 +291,7 @@ def test_frames_of_pandas_and_polars_are_rows_corpora_and_vectors(
     assert apart.texts([3]) == [DOCUMENTS[3]["text"]]
     with pytest.raises(adiabat.AdiabatError) as caught:
         adiabat.import_vectors(table, tmp_path / "none", columns={"vector": "zahl"})
-    assert (
-        str(caught.value) == 'vectors: expected the column "zahl" (vector), got nummer, zahlen, '
-        "inhalt; name a column that is there"
-    )
+    assert "column named zahl, got nummer, zahlen, inhalt" in str(caught.value)
 
 
 def test_columns_of_vectors_are_named_on_the_command_line(run: Run, here: Path, tmp_path: Path) -> None:
@@ -307,7 +304,7 @@ def test_columns_of_vectors_are_named_on_the_command_line(run: Run, here: Path, 
     refused = run(
         "embed", "model", "corpus.jsonl", "--import", f"{tmp_path / 'v.parquet'}?vector=zahl", "--out", "new"
     )
-    assert_refused(refused, 'v.parquet: expected the column "zahl" (vector), got nummer, zahlen')
+    assert_refused(refused, "v.parquet: must have a column named zahl, got nummer, zahlen")
 
 
 def test_ids_in_another_unicode_form_are_found_by_every_verb_that_is_told(
