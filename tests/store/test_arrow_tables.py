@@ -85,5 +85,7 @@ def test_bfloat16_and_structs_are_told_what_to_save(tmp_path: Path) -> None:
         imported(tmp_path, own_vectors().astype(np.float16).view("V2"))
     rows = [{"values": row, "width": 8} for row in own_vectors().tolist()]
     pq.write_table(pa.table({"id": IDS, "vector": rows}), tmp_path / "v.parquet")
-    with pytest.raises(StoreError, match="keep the field with the numbers: values, width"):
+    with pytest.raises(
+        StoreError, match="got a column of struct<values: .* a struct to its field of numbers"
+    ):
         import_vectors(tmp_path / "v.parquet", tmp_path / "s")

@@ -49,9 +49,9 @@ Ids = AnyPath | Sequence[str] | Sequence[int] | np.ndarray
 """Ids as callers may give them: a file, a list or an array."""
 
 CODES = (
-    "convert them, such as bfloat16 (|V2), to float32; integers may be codes, whose scale is missing: save "
-    "codes * scale + offset, as the engine that made them reads them (of one bit a dimension, "
-    "numpy.unpackbits(codes, axis=1) * 2.0 - 1)"
+    "convert them, such as bfloat16 (|V2), to float32, and a struct to its field of numbers; integers may be "
+    "codes, whose scale is missing: save codes * scale + offset, as the engine that made them reads them (of "
+    "one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1)"
 )
 """Advice on vectors that are no floats: it holds for plain numbers and for codes of a quantiser."""
 
