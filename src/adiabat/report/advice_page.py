@@ -1,6 +1,6 @@
 """The page of an advice: the recommendation with its reason, and the figures behind it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -8,10 +8,10 @@ from adiabat.core.text import NO_BREAK, counted, integer, share
 from adiabat.report.captions import glossary, sentences
 from adiabat.report.format import named, percent
 from adiabat.report.measure_terms import measures_section
-from adiabat.report.pages import Group, Page, Terms, Tone, group, notes_section
+from adiabat.report.pages import Files, Group, Page, Terms, Tone, group, notes_section
 from adiabat.report.tables import (
     Cell,
-    Content,
+    Contents,
     Table,
     csv_of,
     pair_cell,
@@ -50,7 +50,7 @@ def page(result: Advice) -> Page:
     )
 
 
-def exports(result: Advice) -> dict[str, Callable[[], str]]:
+def exports(result: Advice) -> Files:
     """The figures beside the page, unrounded."""
     return {"table.csv": partial(csv_of, _figures(result))}
 
@@ -145,7 +145,7 @@ def _rankings(
     rows = []
     level = f"{result.target.untuned.measure} [95{NO_BREAK}%]"
     for name, change in changes.items():
-        row: dict[str, Content] = {
+        row: Contents = {
             head: Cell(name, [meanings.get(name, "")], bold=True),
             level: value_cell(change.after, change.after_interval),
             f"change [paired 95{NO_BREAK}%]": pair_cell(percent(change)),

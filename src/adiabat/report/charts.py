@@ -24,7 +24,7 @@ from adiabat.report.chart_style import (
     inline_svg,
     svg_file,
 )
-from adiabat.report.format import cut_name, difference_tick, number, percent_tick
+from adiabat.report.format import Format, cut_name, difference_tick, number, percent_tick
 from adiabat.results.verdict import Word
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ VERDICT_COLOURS: dict[Word | None, str] = {
 SERIES = (GOOD, BAD, ACCENT, "#2c7a5b", "#8a6d00", "#5d6773", "#9c2f6b", "#3a3f9e")
 """Colours of several lines, in order."""
 
-Format = Callable[[float], str]
 Points = Sequence[tuple[float, float]]
 Arguments = ParamSpec("Arguments")
 

@@ -20,6 +20,7 @@ from adiabat.report.pages import (
     Group,
     HeatMap,
     Page,
+    Sections,
     Terms,
     figure,
     group,
@@ -29,8 +30,7 @@ from adiabat.report.power_section import assumptions, finding, power_section
 from adiabat.report.tables import (
     Cell,
     ColumnKind,
-    Content,
-    Section,
+    Contents,
     Table,
     pair_cell,
     value_cell,
@@ -56,14 +56,14 @@ _TEXTS: Mapping[str, ColumnKind] = dict.fromkeys(("measure", "similarity", "verd
 """Columns of changes that hold no numbers."""
 
 
-def _levels(change: Change) -> dict[str, Content]:
+def _levels(change: Change) -> Contents:
     """The values before and after, or the only one with its interval."""
     if change.before is None:
         return {_VALUE: value_cell(change.after, change.after_interval)}
     return {"before": texts.score(change.before), "after": texts.score(change.after)}
 
 
-def _cells(change: Change) -> dict[str, Content]:
+def _cells(change: Change) -> Contents:
     """A change by the heads of its columns."""
     direction = "lower is better" if change.lower_is_better else "higher is better"
     return {
@@ -75,14 +75,14 @@ def _cells(change: Change) -> dict[str, Content]:
     }
 
 
-def _cells_in_terminal(change: Change) -> dict[str, Content]:
+def _cells_in_terminal(change: Change) -> Contents:
     """A change in fewer columns: the improvement, or the difference where there is no percentage."""
-    cells: dict[str, Content] = {"measure": change.measure, **_levels(change)}
+    cells: Contents = {"measure": change.measure, **_levels(change)}
     cells[f"change {_PAIRED}"] = texts.improvement(change)
     return cells | {"verdict": verdict_cell(change.verdict)}
 
 
-def _all_cells(change: Change) -> dict[str, Content]:
+def _all_cells(change: Change) -> Contents:
     """A change with all its intervals and tests."""
     # The main table has no room for the interval of a level.
     cells = _cells(change)
@@ -90,7 +90,7 @@ def _all_cells(change: Change) -> dict[str, Content]:
         cells["after"] = value_cell(change.after, change.after_interval)
     verdict = cells.pop("verdict")
     z = texts.if_known(change.z, partial(texts.signed, decimals=2))
-    tests: dict[str, Content] = {f"paired{NO_BREAK}p": texts.p_value(change), "z": z, "verdict": verdict}
+    tests: Contents = {f"paired{NO_BREAK}p": texts.p_value(change), "z": z, "verdict": verdict}
     return {"measure": cells.pop("measure"), "similarity": change.similarity, **cells, **tests}
 
 
@@ -109,7 +109,7 @@ def _others(dataset: DatasetResult) -> list[Change]:
 def _reported(
     datasets: Sequence[DatasetResult],
     about: Callable[[DatasetResult], Cell],
-    cells: Callable[[Change], dict[str, Content]],
+    cells: Callable[[Change], Contents],
     **options: Any,
 ) -> Table:
     """A row for each reported measure of each data set, the main one first; it alone has a verdict."""
@@ -127,7 +127,7 @@ def page(result: Result) -> Page:
     """The page of an evaluation."""
     datasets, training = result.datasets, result.training
     compared = _is_compared(result)
-    sections: list[Section | None] = []
+    sections: Sections = []
     if datasets:
         sections.append(_datasets(result, compared=compared))
     for position, dataset in enumerate(datasets):
@@ -217,9 +217,9 @@ def _terms(result: Result, reported: Sequence[str], *, compared: bool) -> list[t
     return terms
 
 
-def _parts(dataset: DatasetResult, cells: Callable[[Change], dict[str, Content]]) -> Table:
+def _parts(dataset: DatasetResult, cells: Callable[[Change], Contents]) -> Table:
     """The main measure by what was trained on; the first part decides."""
-    rows: list[dict[str, Content]] = []
+    rows: list[Contents] = []
     for part in dataset.parts:
         below = [counted(part.queries, "query")]
         if part.above:

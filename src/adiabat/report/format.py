@@ -9,7 +9,11 @@ from functools import partial
 from adiabat.core.text import DASH, MINUS, NO_BREAK, cut, integer
 from adiabat.core.text import setting as setting
 from adiabat.results.evaluation_result import Change
+from adiabat.results.record import Ends
 from adiabat.results.verdict import Word
+
+Format = Callable[[float], str]
+"""The text of a number."""
 
 EVEN = "\N{ALMOST EQUAL TO}"
 """Mark of a value that is not measurably worse than the best."""
@@ -54,8 +58,9 @@ def listed(names: Sequence[str]) -> str:
 
 def first_few(clauses: Sequence[str], *, separator: str = "; ", location: str = "") -> str:
     """The first clauses, and the number of the others."""
-    more = f" and {len(clauses) - MOST_NAMED} more{location}" if len(clauses) > MOST_NAMED else ""
-    return f"{separator.join(clauses[:MOST_NAMED])}{more}"
+    first = separator.join(clauses[:MOST_NAMED])
+    more = len(clauses) - MOST_NAMED
+    return f"{first} and {more} more{location}" if more > 0 else first
 
 
 def joined(*texts: str) -> str:
@@ -68,16 +73,17 @@ def number(value: float, *, digits: int = 4) -> str:
     size = abs(value)
     if value == 0:
         return "0"
-    if size >= 10**digits:
-        text = f"{value:,.0f}" if size < 1e15 else f"{value:.{digits - 1}e}"
-    elif size >= 1e-4:
-        text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}"
-    else:
-        text = f"{value:.{digits - 1}e}"
+    # Zeros before or behind the digits become an exponent where they are many.
+    text = f"{value:.{digits - 1}e}"
+    if 10**digits <= size < 1e15:
+        text = f"{value:,.0f}"
+    elif 1e-4 <= size < 10**digits:
+        magnitude = math.floor(math.log10(size))
+        text = f"{value:.{max(0, digits - 1 - magnitude)}f}"
     return text.replace("-", MINUS)
 
 
-def if_known(value: float | None, text: Callable[[float], str]) -> str | None:
+def if_known(value: float | None, text: Format) -> str | None:
     """The text of a number; None for None, which tables show as a dash."""
     return None if value is None else text(value)
 
@@ -95,26 +101,32 @@ def percent_tick(value: float) -> str:
 def three_digits(value: float) -> str:
     """A number of any magnitude with three digits, for an axis or a cell."""
     if value == 0 or 1e-3 <= abs(value) < 1e6:
-        return f"{float(f'{value:.3g}'):,g}".replace("-", MINUS)
+        rounded = float(f"{value:.3g}")
+        return f"{rounded:,g}".replace("-", MINUS)
     digits, _, exponent = f"{value:.2e}".partition("e")
-    return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}".replace("-", MINUS)
+    short = digits.rstrip("0").rstrip(".")
+    return f"{short}e{int(exponent)}".replace("-", MINUS)
 
 
 def score(value: float) -> str:
     """A measure between 0 and 1: four decimals, more only if all of those would be zero."""
-    return (
-        f"{value:.4f}".replace("-", MINUS) if abs(value) >= 0.001 or value == 0 else number(value, digits=2)
-    )
+    if 0 < abs(value) < 0.001:
+        return number(value, digits=2)
+    return f"{value:.4f}".replace("-", MINUS)
 
 
 def value(number: float, *, decimals: int = 3) -> str:
     """A value of any measure, with more decimals only if it would look like zero."""
-    return f"{number:.{decimals_for([number], least=decimals, most=6)}f}".replace("-", MINUS)
+    digits = decimals_for([number], least=decimals, most=6)
+    return f"{number:.{digits}f}".replace("-", MINUS)
 
 
-def bounds(ends: tuple[float, float] | None, text: Callable[[float], str] = score) -> str:
+def bounds(ends: Ends | None, text: Format = score) -> str:
     """An interval; "" for None."""
-    return "" if ends is None else f"[{text(ends[0])},{NO_BREAK}{text(ends[1])}]"
+    if ends is None:
+        return ""
+    low, high = ends
+    return f"[{text(low)},{NO_BREAK}{text(high)}]"
 
 
 def signed(value: float, *, decimals: int) -> str:
@@ -126,7 +138,7 @@ def signed(value: float, *, decimals: int) -> str:
     return ("+" if value > 0 else MINUS) + rounded
 
 
-def interval(ends: tuple[float, float] | None, *, decimals: int) -> str:
+def interval(ends: Ends | None, *, decimals: int) -> str:
     """An interval of signed numbers."""
     return bounds(ends, partial(signed, decimals=decimals))
 
@@ -141,9 +153,7 @@ def decimals_for(values: Sequence[float], *, least: int, most: int) -> int:
     return most
 
 
-def signed_pair(
-    value: float | None, ends: tuple[float, float] | None, *, least: int, most: int
-) -> tuple[str, str]:
+def signed_pair(value: float | None, ends: Ends | None, *, least: int, most: int) -> tuple[str, str]:
     """A signed number and its interval, rounded alike; a dash and "" without a number."""
     if value is None:
         return DASH, ""
@@ -154,7 +164,9 @@ def signed_pair(
 def percent(change: Change) -> tuple[str, str]:
     """The improvement in percent and its paired interval; a dash if the baseline is zero."""
     text, ends = signed_pair(change.improvement, change.improvement_interval, least=1, most=3)
-    return text if change.improvement is None else f"{text}{NO_BREAK}%", ends
+    if change.improvement is not None:
+        text += f"{NO_BREAK}%"
+    return text, ends
 
 
 def difference(change: Change, *, least: int = 4) -> tuple[str, str]:
@@ -164,29 +176,38 @@ def difference(change: Change, *, least: int = 4) -> tuple[str, str]:
 
 def improvement(change: Change) -> str:
     """The improvement with its interval, or the plain difference where there is no percentage."""
-    return joined(*(difference(change) if change.improvement is None else percent(change)))
+    if change.improvement is None:
+        return joined(*difference(change))
+    return joined(*percent(change))
 
 
 def p_value(change: Change) -> str:
     """The paired p-value to three decimals."""
     if change.p is None:
         return DASH
-    return f"<{NO_BREAK}0.001" if change.p < 0.001 else f"{change.p:.3f}"
+    if change.p < 0.001:
+        return f"<{NO_BREAK}0.001"
+    return f"{change.p:.3f}"
 
 
 def marked(verdict: Word) -> str:
     """A verdict with its mark."""
-    return f"{VERDICT_MARKS[verdict]}{NO_BREAK}{verdict.replace(' ', NO_BREAK)}"
+    # A badge that breaks into two lines looks like two.
+    word = verdict.replace(" ", NO_BREAK)
+    return f"{VERDICT_MARKS[verdict]}{NO_BREAK}{word}"
 
 
 def millions(parameters: int) -> str:
     """A number of parameters."""
-    return f"{parameters / 1e6:,.1f}{NO_BREAK}M" if parameters >= 100_000 else f"{parameters:,}"
+    # Below a tenth of a million, one decimal of millions says too little.
+    if parameters < 100_000:
+        return f"{parameters:,}"
+    return f"{parameters / 1e6:,.1f}{NO_BREAK}M"
 
 
 def difference_tick(value: float) -> str:
     """A difference for a tick label, with just enough decimals for a round number."""
-    return signed(
-        value,
-        decimals=next((decimals for decimals in range(4) if abs(value - round(value, decimals)) < 1e-9), 4),
-    )
+    decimals = 0
+    while decimals < 4 and abs(value - round(value, decimals)) >= 1e-9:
+        decimals += 1
+    return signed(value, decimals=decimals)

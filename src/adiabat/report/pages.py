@@ -25,10 +25,17 @@ from adiabat.core.text import DASH, cut, duration, printable
 from adiabat.report.captions import texts_of
 from adiabat.report.chart_style import heat_colours
 from adiabat.report.charts import Chart
+from adiabat.report.format import Format
 from adiabat.report.tables import Cell, Column, Section, Table
 from adiabat.results.record import Record
 
 Tone = Literal["good", "bad", "plain"]
+
+Sections = list[Section | None]
+"""Sections from top to bottom; None for one that has nothing to show."""
+
+Files = dict[str, Callable[[], str]]
+"""Path of each file beside ``result.json``, with the function that renders it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +66,7 @@ class HeatMap(Section):
     rows: Sequence[str]
     columns: Sequence[str]
     shades: Float[np.ndarray, "q d"]
-    text: Callable[[float], str] = str
+    text: Format = str
     texts: Sequence[Sequence[str]] = ()
     scale: Float[np.ndarray, "..."] | None = None
     compared: bool = False
@@ -71,7 +78,10 @@ class HeatMap(Section):
     @property
     def size(self) -> str:
         """Size of the cells, by their number."""
-        return "large" if len(self.columns) <= 6 else "medium" if len(self.columns) <= 10 else ""
+        count = len(self.columns)
+        if count <= 6:
+            return "large"
+        return "medium" if count <= 10 else ""
 
     def cells(self) -> list[list["HeatCell"]]:
         """The cells, row by row."""
@@ -344,11 +354,13 @@ _MODULES = {
 `notes`."""
 
 
-def files(record: Record) -> Mapping[str, Callable[[], str]]:
-    """Path of each file beside ``result.json``, with the function that renders it."""
+def files(record: Record) -> Files:
+    """The page of a record, and the files that its module exports."""
     module = _module(record)
-    exports: Mapping[str, Callable[[], str]] = module.exports(record) if hasattr(module, "exports") else {}
-    return {"report.html": partial(_html, record), **exports}
+    rendered: Files = {"report.html": partial(_html, record)}
+    if hasattr(module, "exports"):
+        rendered |= module.exports(record)
+    return rendered
 
 
 def _html(record: Record) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, two_digits
 from adiabat.report.pages import Group, group
-from adiabat.report.tables import Cell, Content, Table
+from adiabat.report.tables import Cell, Contents, Table
 from adiabat.results.power_record import Power
+from adiabat.results.record import Ends
 
 
 def assumptions(powers: Sequence[Power]) -> list[str]:
@@ -26,12 +27,14 @@ def assumption(power: Power) -> str:
 
 def finding(power: Power) -> str:
     """What a set could show and exclude, without the assumption behind a prediction."""
-    name = f"{power.name}: " if power.name else ""
+    name = _name(power)
     here = f"{counted(power.units, power.unit)} ({power.measure} {power.before:.3f})"
     if not power.varies:
+        # A prediction has the scores of queries alone, before any tuning.
         equal = "differences" if power.spread is None else "scores"
         return f"{name}the power of {here} is unknown, because all {equal} are equal."
-    return f"{name}{here} {_shown(power)} and {_excluded(power)}{_for_margin(power)}."
+    shown, excluded = _shown(power), _excluded(power)
+    return f"{name}{here} {shown} and {excluded}{_for_margin(power)}."
 
 
 def in_brief(power: Power) -> str:
@@ -39,8 +42,13 @@ def in_brief(power: Power) -> str:
     gain, _ = improvement(power)
     if not gain or not power.varies:
         return finding(power)
-    name = f"{power.name}: " if power.name else ""
-    return f"{name}{counted(power.units, power.unit)} show gains of {gain} or more{_for_margin(power)}"
+    units = counted(power.units, power.unit)
+    return f"{_name(power)}{units} show gains of {gain} or more{_for_margin(power)}"
+
+
+def _name(power: Power) -> str:
+    """The name of a set before its finding; "" for a set without one."""
+    return f"{power.name}: " if power.name else ""
 
 
 def _for_margin(power: Power) -> str:
@@ -52,7 +60,10 @@ def _for_margin(power: Power) -> str:
 
 def _about_needed(power: Power) -> str:
     """The units needed, to two digits since this is an estimate, and more than there are; "" for none."""
-    return "" if power.needed is None else counted(max(two_digits(power.needed), power.units + 1), power.unit)
+    if power.needed is None:
+        return ""
+    needed = max(two_digits(power.needed), power.units + 1)
+    return counted(needed, power.unit)
 
 
 def _shown(power: Power) -> str:
@@ -70,7 +81,9 @@ def _excluded(power: Power) -> str:
     if power.losable == 0:
         return "have no loss to exclude"
     lost, ends = loss(power)
-    return f"exclude losses of {_about(power, lost, ends)} or more" if lost else "cannot exclude any loss"
+    if not lost:
+        return "cannot exclude any loss"
+    return f"exclude losses of {_about(power, lost, ends)} or more"
 
 
 def _about(power: Power, value: str, ends: str) -> str:
@@ -94,17 +107,18 @@ def loss(power: Power) -> tuple[str, str]:
     return _with_range(power, power.excludable, power.excludable_range, power.losable)
 
 
-def _with_range(
-    power: Power, value: float, ends: tuple[float, float] | None, most: float | None
-) -> tuple[str, str]:
+def _with_range(power: Power, value: float, ends: Ends | None, most: float | None) -> tuple[str, str]:
     """A difference, and those at the lowest and the highest spread of earlier tunings."""
+    size = _size(power, value)
     if ends is None:
-        return _size(power, value), ""
+        return size, ""
     low, high = (_size(power, end) for end in ends)
     if low == high:
-        return _size(power, value), ""
-    beyond = most is not None and ends[1] > most
-    return _size(power, value), f"{low} or more" if beyond else f"{low} to {high}"
+        return size, ""
+    # An end that the measure cannot reach is no difference that anyone could see.
+    if most is not None and ends[1] > most:
+        return size, f"{low} or more"
+    return size, f"{low} to {high}"
 
 
 def _size(power: Power, value: float) -> str:
@@ -117,17 +131,19 @@ def _size(power: Power, value: float) -> str:
 
 def _two_digits(value: float) -> str:
     """A number with two digits, without an exponent where it is short."""
-    return f"{float(f'{value:.2g}'):g}"
+    rounded = float(f"{value:.2g}")
+    return f"{rounded:g}"
 
 
 def power_section(powers: Sequence[Power]) -> Group | None:
     """What each set could show, and the assumption behind a prediction; None without sets."""
     if not powers:
         return None
-    rows: list[dict[str, Content]] = []
+    rows: list[Contents] = []
     for power in powers:
-        row: dict[str, Content] = {
-            "data set": Cell(cut(power.name, limit=120), [counted(power.units, power.unit)], bold=True),
+        name, units = cut(power.name, limit=120), counted(power.units, power.unit)
+        row: Contents = {
+            "data set": Cell(name, [units], bold=True),
             "measure": Cell(power.measure, [f"{power.before:.3f}"]),
             "improvement that would show": _range_cell(*improvement(power)),
             "loss that would be excluded": _range_cell(*loss(power)),

@@ -6,6 +6,7 @@ from operator import itemgetter
 
 from adiabat.core.text import amount, counted, duration, flop, integer, share
 from adiabat.report.format import number
+from adiabat.results.record import Ends
 from adiabat.results.scaling_result import (
     Advice,
     HeldOutRecord,
@@ -27,7 +28,7 @@ FAR = 4.0
 """Maximum factor of extrapolation beyond the largest budget without a warning."""
 
 
-def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
+def bounds(ends: Ends | None, *, digits: int = 4) -> str:
     """An interval of losses or correlations; "" for None."""
     return "" if ends is None else f"[{number(ends[0], digits=digits)}, {number(ends[1], digits=digits)}]"
 
@@ -135,7 +136,7 @@ def _of_machine(advice: Advice, seconds: float) -> Iterator[str]:
         )
 
 
-def _held_out(record: HeldOutRecord | None, run: tuple[float, float]) -> str:
+def _held_out(record: HeldOutRecord | None, run: Ends) -> str:
     """What the intervals are worth, by the budgets that were held out; the page has a table of the rest."""
     if record is None:
         return (

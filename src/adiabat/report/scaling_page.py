@@ -1,7 +1,7 @@
 """The page of a scaling experiment or a plan, with its figures, ``train.toml`` and terminal tables."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,9 +10,9 @@ import tomli_w
 from adiabat.core.text import amount, cut, duration, flop, integer, printable, share
 from adiabat.report import scaling_headline as words
 from adiabat.report.format import if_known, number, setting, signed
-from adiabat.report.pages import Group, Page, figure, group
+from adiabat.report.pages import Files, Group, Page, Sections, figure, group
 from adiabat.report.scaling_figures import charts
-from adiabat.report.tables import Cell, ColumnKind, Content, Section, Table
+from adiabat.report.tables import Cell, ColumnKind, Content, Contents, Section, Table
 from adiabat.results.scaling_result import (
     Advice,
     CrossingRecord,
@@ -50,19 +50,18 @@ def page(result: ScalingResult) -> Page:
     """The page of a scaling experiment or a plan."""
     runs = ""
     if result.runs:
-        runs = f"{integer(len(result.runs))}, {flop(sum(run.flops for run in result.runs))} in all"
+        spent = sum(run.flops for run in result.runs)
+        runs = f"{integer(len(result.runs))}, {flop(spent)} in all"
     models = dict.fromkeys(run.way.name for run in result.runs)
     budgets = sorted({run.budget for run in result.runs})
     devices = dict.fromkeys(run.device for run in result.runs if run.device)
-    about = [
-        ("runs", runs),
-        ("models", ", ".join(models)),
-        ("budgets", ", ".join(f"{budget:.3g}" for budget in budgets)),
-    ]
+    listed = ", ".join(f"{budget:.3g}" for budget in budgets)
+    about = [("runs", runs), ("models", ", ".join(models)), ("budgets", listed)]
     drawn = [figure("scaling-figures", chart.name, chart) for chart in charts(result)]
     # What to do stands first, then what it rests on, down to the single runs.
-    sections: list[Section | None] = [*_advised(result)]
-    sections.append(group("scaling", "figures", *drawn) if drawn else None)
+    sections: Sections = [*_advised(result)]
+    if drawn:
+        sections.append(group("scaling", "figures", *drawn))
     sections += [_held_out(result), _crossings(result), _laws(result)]
     sections += [_downstream(result), _runs(result)]
     return Page(
@@ -78,9 +77,9 @@ def page(result: ScalingResult) -> Page:
     )
 
 
-def exports(result: ScalingResult) -> dict[str, Callable[[], str]]:
+def exports(result: ScalingResult) -> Files:
     """The figures beside the page, and for a plan its training run."""
-    files: dict[str, Callable[[], str]] = {}
+    files: Files = {}
     for chart in charts(result):
         files[f"figures/{chart.name}.svg"] = chart.file
     if result.advice is not None and result.advice.settings:
@@ -94,21 +93,25 @@ def run_toml(advice: Advice) -> str:
     for reason in advice.reasons:
         comment = f"{reason.what}: {reason.value} ({reason.why}; {reason.source})"
         # A line break in a reason would end the comment.
-        lines.append(f"# {' '.join(printable(comment).split())}\n")
+        flat = " ".join(printable(comment).split())
+        lines.append(f"# {flat}\n")
     return "".join(lines) + "\n" + tomli_w.dumps(advice.settings)
 
 
 def terminal(result: ScalingResult) -> list[Table]:
     """The laws, or the options of a plan, with their results."""
-    caption = [words.headline(result), *(f"- {sentence}" for sentence in words.reservations(result))]
+    caption = [words.headline(result)]
+    caption += [f"- {sentence}" for sentence in words.reservations(result)]
     advice = result.advice
     if advice is None:
         return [replace(_kinds(result), title=result.title, caption=caption)]
     additions = []
     for run in advice.additions:
-        additions.append(f"{run.run} at {flop(run.budget)}, seed {run.seed} ({share(run.gain)})")
+        budget, gain = flop(run.budget), share(run.gain)
+        additions.append(f"{run.run} at {budget}, seed {run.seed} ({gain})")
     if additions:
-        caption.insert(0, f"runs that would narrow the answer most: {'; '.join(additions)}")
+        listed = "; ".join(additions)
+        caption.insert(0, f"runs that would narrow the answer most: {listed}")
     options = _options(result, advice, MOST_ROWS, hidden=NOT_SHOWN)
     return [replace(options, title=result.title, caption=caption)]
 
@@ -117,18 +120,21 @@ def _kinds(result: ScalingResult) -> Table:
     """A law in each row, with the least loss at the largest budget on its frontier."""
     rows = []
     for kind in result.kinds:
-        row: dict[str, Content] = {"models and method": str(kind.kind), "runs": integer(kind.runs)}
+        row: Contents = {"models and method": str(kind.kind), "runs": integer(kind.runs)}
         loss = at = None
         if kind.frontier:
             loss, at = min(zip(kind.frontier.values, kind.frontier.at, strict=True))
         row |= {"least loss": if_known(loss, number), "at": if_known(at, flop)}
-        rows.append(row | _errors(kind.law))
+        row |= _errors(kind.law)
+        rows.append(row)
     return Table.of(rows)
 
 
-def _errors(law: LawRecord | None) -> dict[str, Content]:
+def _errors(law: LawRecord | None) -> Contents:
     """Errors of a law on runs that it was not fitted to, by the heads of their columns."""
-    model, budget = (None, None) if law is None else (law.model_error, law.budget_error)
+    model = budget = None
+    if law is not None:
+        model, budget = law.model_error, law.budget_error
     return {
         "error on the largest model": if_known(model, share),
         "on the largest budget": if_known(budget, share),
@@ -140,9 +146,10 @@ def _options(result: ScalingResult, advice: Advice, most: int, *, hidden: Sequen
     held_out = f"{_level(result.held_out)}, held out"
     rows = []
     for choice in advice.candidates[:most]:
+        millions = choice.option.size / 1e6
         row = {
             "option": choice.way.title,
-            "size": f"{choice.option.size / 1e6:.3g} M",
+            "size": f"{millions:.3g} M",
             "tokens": f"{choice.tokens:.3g}",
             "FLOP": f"{choice.flops:.3g}",
             "loss": if_known(choice.loss, number),
@@ -152,20 +159,29 @@ def _options(result: ScalingResult, advice: Advice, most: int, *, hidden: Sequen
             LINE_INTERVAL: words.bounds(choice.line_held_out),
             "memory": amount(choice.memory),
         }
-        rows.append({head: content for head, content in row.items() if head not in hidden})
-    return Table.of(rows, styles=["safe"] if advice.best is not None else [])
+        for head in hidden:
+            del row[head]
+        rows.append(row)
+    # Published results alone recommend no option.
+    styles = [] if advice.best is None else ["safe"]
+    return Table.of(rows, styles=styles)
 
 
 def _level(record: HeldOutRecord | None) -> str:
     """The level of the intervals of options: few held-out losses cannot show 95 %."""
-    levels = {share(width.level): width.level for width in record.widths} if record else {}
-    least = share(min(levels.values(), default=CONFIDENCE))
-    return f"at least {least}" if len(levels) > 1 else least
+    levels = [width.level for width in record.widths] if record else []
+    least = share(min(levels, default=CONFIDENCE))
+    # Levels count as equal where they read alike.
+    if any(share(level) != least for level in levels):
+        return f"at least {least}"
+    return least
 
 
 def _group(name: str, rows: Sequence[Mapping[str, Content]], **values: object) -> Group | None:
     """A table under its title; None without rows."""
-    return group("scaling", name, Table.of(rows, _KINDS), **values) if rows else None
+    if not rows:
+        return None
+    return group("scaling", name, Table.of(rows, _KINDS), **values)
 
 
 def _advised(result: ScalingResult) -> list[Group | None]:
@@ -173,16 +189,16 @@ def _advised(result: ScalingResult) -> list[Group | None]:
     advice = result.advice
     if advice is None:
         return []
-    reasons: list[Mapping[str, Content]] = []
+    reasons: list[Contents] = []
     for reason in advice.reasons:
         value, why = cut(reason.value, limit=200), cut(reason.why, limit=400)
         reasons.append({"choice": reason.what, "value": value, "reason": why, "source": reason.source})
-    additions: list[Mapping[str, Content]] = []
+    additions: list[Contents] = []
     for run in advice.additions:
         name, gain = cut(run.run, limit=120), share(run.gain)
-        additions.append(
-            {"run": name, "budget": flop(run.budget), "seed": run.seed, "variance removed": gain}
-        )
+        row: Contents = {"run": name, "budget": flop(run.budget), "seed": run.seed}
+        row["variance removed"] = gain
+        additions.append(row)
     options = _options(result, advice, MOST_CANDIDATES)
     counts = {"shown": len(options.rows), "total": len(advice.candidates)}
     return [
@@ -197,7 +213,7 @@ def _held_out(result: ScalingResult) -> Group | None:
     record = result.held_out
     if record is None:
         return None
-    rows: list[Mapping[str, Content]] = []
+    rows: list[Contents] = []
     # Factors and not widths: laws are fitted to logarithms of losses.
     three = "{:.3g}".format
     factors: dict[str | None, tuple[float | None, float | None]] = {
@@ -206,7 +222,7 @@ def _held_out(result: ScalingResult) -> Group | None:
     for coverage in record.coverages:
         # The first row is that of all families, which have no factor together.
         of_law, of_line = factors.get(coverage.family, (None, None))
-        row: dict[str, Content] = {
+        row: Contents = {
             "models": words.family_of(coverage.family),
             "error, laws": if_known(coverage.law_error, _as_share),
             "error, straight lines": if_known(coverage.line_error, _as_share),
@@ -218,8 +234,9 @@ def _held_out(result: ScalingResult) -> Group | None:
             "of the line's": if_known(of_line, three),
         }
         rows.append(row)
-    reach = max((width.reach for width in record.widths), default=1.0)
-    return _group("held-out", rows, reach=reach)
+    # How many times the largest budget was that of the fitted runs.
+    reaches = [width.reach for width in record.widths]
+    return _group("held-out", rows, reach=max(reaches, default=1.0))
 
 
 def _as_share(error: float) -> str:
@@ -229,15 +246,18 @@ def _as_share(error: float) -> str:
 
 def _held(count: int | None, of: int) -> str | None:
     """Losses that intervals held, of all; None where no interval was made."""
-    return None if count is None else f"{count} of {of}"
+    if count is None:
+        return None
+    return f"{count} of {of}"
 
 
 def _crossings(result: ScalingResult) -> Group | None:
     """Where one method of a family overtakes another."""
-    return _group("crossings", [crossing_row(crossing) for crossing in result.crossings], near=NEAR)
+    rows = [crossing_row(crossing) for crossing in result.crossings]
+    return _group("crossings", rows, near=NEAR)
 
 
-def crossing_row(record: CrossingRecord) -> dict[str, Content]:
+def crossing_row(record: CrossingRecord) -> Contents:
     """A crossing of two methods by the head of its columns."""
     crossing, interval = record.found, ""
     if crossing.interval is not None:
@@ -259,18 +279,21 @@ def _laws(result: ScalingResult) -> Group | None:
     sections: list[Section] = []
     for kind in result.kinds:
         sections += _law(kind)
-    return group("scaling", "laws", *sections) if sections else None
+    if not sections:
+        return None
+    return group("scaling", "laws", *sections)
 
 
 def _law(kind: KindRecord) -> list[Table]:
     """Figures of a law, then its coefficients."""
     law = kind.law
-    row: dict[str, Content] = {"runs": integer(kind.runs), "noise": None, **_errors(law)}
+    row: Contents = {"runs": integer(kind.runs), "noise": None, **_errors(law)}
     row["frontier, ln of the least loss"] = _line(kind.frontier, "slope")
     row["best size grows as"] = _line(kind.sizes, "exponent")
     title = cut(str(kind.kind), limit=120)
     if law is None:
-        return [Table.of([row], _KINDS, title=title, caption=[f"no law: it needs {kind.why_not}"])]
+        lacking = f"no law: it needs {kind.why_not}"
+        return [Table.of([row], _KINDS, title=title, caption=[lacking])]
     row["noise"] = share(law.noise)
     coefficients = []
     for coefficient in law.coefficients:
@@ -290,14 +313,16 @@ def _line(line: LineRecord | None, name: str) -> Cell | None:
         formula = f"C^{line.slope:.2f}"
     if not line.low or not line.high:
         return Cell(formula)
-    return Cell(formula, [f"{name} {words.bounds((line.low[0], line.high[0]), digits=3)}"])
+    # The first ends are those of the slope, the second those of the intercept.
+    interval = words.bounds((line.low[0], line.high[0]), digits=3)
+    return Cell(formula, [f"{name} {interval}"])
 
 
 def _downstream(result: ScalingResult) -> Group | None:
     """How losses and scores of tasks correlate."""
     rows = []
     for correlation in result.downstream:
-        row: dict[str, Content] = {
+        row: Contents = {
             "task": cut(correlation.task, limit=120),
             "family": cut(words.family_of(correlation.family), limit=120),
             "runs": integer(correlation.runs),
@@ -318,14 +343,16 @@ def _runs(result: ScalingResult) -> Group | None:
         # The table leaves out columns without values, so one kind of loss may be missing.
         if result.loss == "training":
             losses = dict(reversed(losses.items()))
-        row: dict[str, Content] = {
+        row: Contents = {
             "run": Cell(cut(run.way.title, limit=120), below),
             "budget": f"{run.budget:.3g}",
             "seed": run.seed,
             "steps": integer(run.steps),
             "tokens": f"{run.tokens:.3g}",
         }
-        row |= {head: if_known(loss, number) for head, loss in losses.items()}
+        for head, loss in losses.items():
+            row[head] = if_known(loss, number)
         row |= {"rate": setting(run.learning_rate), "time": duration(run.seconds)}
-        rows.append(row | {"memory": amount(run.memory)})
+        row["memory"] = amount(run.memory)
+        rows.append(row)
     return _group("runs", rows)

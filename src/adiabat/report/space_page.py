@@ -1,6 +1,6 @@
 """The page of an analysis of embedding spaces, and its table as CSV, Markdown and terminal text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -8,7 +8,7 @@ from adiabat.core.text import counted, integer, share
 from adiabat.report.captions import glossary
 from adiabat.report.charts import NARROW, WIDE, Chart, Spread, histogram, scatter
 from adiabat.report.format import bounds, score, signed_pair
-from adiabat.report.pages import Group, Page, Terms, figure, group
+from adiabat.report.pages import Files, Group, Page, Terms, figure, group
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, csv_of, pair_cell, value_cell
 from adiabat.results.space_result import (
     QUANTILES,
@@ -55,7 +55,7 @@ def page(result: SpaceResult) -> Page:
     )
 
 
-def exports(result: SpaceResult) -> dict[str, Callable[[], str]]:
+def exports(result: SpaceResult) -> Files:
     """The tables beside the page."""
     return {"table.csv": partial(_csv, result), "table.md": partial(_markdown, result)}
 

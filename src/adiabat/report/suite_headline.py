@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adiabat.core.text import counted
 from adiabat.report.captions import text_of
@@ -55,7 +55,10 @@ class Mark:
     @property
     def sign(self) -> str:
         """The mark as a character."""
-        return EVEN if self.even else VERDICT_MARKS[self.verdict] if self.verdict else ""
+        if self.even:
+            return EVEN
+        # A colour alone would not reach everyone who reads the table.
+        return VERDICT_MARKS[self.verdict] if self.verdict else ""
 
 
 class Overview:
@@ -76,18 +79,22 @@ class Overview:
 
     def on(self, task: str) -> list[Score]:
         """Main scores of a task, in the order of the models."""
-        return [
-            self.scores[task, model.name] for model in self.result.models if (task, model.name) in self.scores
-        ]
+        found = [self.scores.get((task, model.name)) for model in self.result.models]
+        return [score for score in found if score is not None]
 
     def mark(self, task: str, model: str) -> Mark:
         """The mark beside a value."""
         ranking, pairing = self.rankings[task], self.pairings.get((task, model))
         best = model in ranking.best
         beside_baseline = pairing is not None and pairing.against == self.result.baseline
-        verdict = None if pairing is None else pairing.verdict
         even = not best and not beside_baseline and model in ranking.even
-        return Mark(best, even, verdict if beside_baseline or (verdict == "worse" and not best) else None)
+        mark = Mark(best, even, None)
+        if pairing is None:
+            return mark
+        # Beside the best, only "worse" says more than the value itself.
+        if beside_baseline or (pairing.verdict == "worse" and not best):
+            return replace(mark, verdict=pairing.verdict)
+        return mark
 
 
 def level(score: Score) -> str:
@@ -102,47 +109,59 @@ def headline(view: Overview) -> str:
         return "Nothing was measured."
     contested = [task for task in result.tasks if view.rankings[task.name].best]
     if not contested:
-        levels = [
-            f"{named(task.name)} {task.measure} {level(view.on(task.name)[0])}" for task in result.tasks
-        ]
+        levels = []
+        for task in result.tasks:
+            only = view.on(task.name)[0]
+            levels.append(f"{named(task.name)} {task.measure} {level(only)}")
         return f"{first_few(levels)}. No task has two models to compare, so differences are unknown."
     if len(contested) == 1:
         return _one_task(view, contested[0])
     names, elsewhere = [task.name for task in contested], result.beside_best
     if result.baseline is None or len(elsewhere) == len(names):
         return f"{_wins(view, names)}."
-    without = f"Without {named(result.baseline)}: {_wins(view, elsewhere)}." if elsewhere else ""
-    return joined(_baseline(result), without)
+    against = _baseline(result)
+    if not elsewhere:
+        return against
+    # Tasks that the baseline did not run have a best model, but no comparison with it.
+    return joined(against, f"Without {named(result.baseline)}: {_wins(view, elsewhere)}.")
 
 
 def _one_task(view: Overview, task: SuiteTask) -> str:
     """The only comparison of the suite, with its figures."""
     ranking = view.rankings[task.name]
     beside_baseline = ranking.against is not None and ranking.against == view.result.baseline
-    first = [ranking.against or ""] if beside_baseline else ranking.best
-    lead = "is the baseline" if beside_baseline else "is best" if len(first) == 1 else "are best"
+    first = ranking.best
+    lead = "is best" if len(first) == 1 else "are best"
+    if beside_baseline:
+        first, lead = [ranking.against or ""], "is the baseline"
     groups: dict[Word, list[str]] = {"better": [], "worse": [], "not worse": [], "undecided": []}
     for (name, model), pairing in view.pairings.items():
         if name == task.name and model not in first:
-            groups[pairing.verdict].append(f"{named(model)} ({joined(*difference(pairing.change, least=3))})")
-    value_of_first = f"{task.measure} {level(view.scores[task.name, first[0]])}"
-    clauses = [f"{listed([*map(named, first)])} {lead} on {named(task.name)}, {value_of_first}"]
+            change = joined(*difference(pairing.change, least=3))
+            groups[pairing.verdict].append(f"{named(model)} ({change})")
+    # Several models that are best have one value.
+    level_of_first = level(view.scores[task.name, first[0]])
+    models = listed([*map(named, first)])
+    clauses = [f"{models} {lead} on {named(task.name)}, {task.measure} {level_of_first}"]
     clauses += [f"{verdict}: {listed(names)}" for verdict, names in groups.items() if names]
     return f"{'; '.join(clauses)}."
 
 
 def _baseline(result: SuiteResult) -> str:
+    """How many tasks each model improves, worsens or holds, compared with the baseline."""
     margin = margin_of(result.settings)
-    clauses = [
-        _against_baseline(named(row.model), row.verdicts, margin)
-        for row in result.analysis.models
-        if row.verdicts is not None
-    ]
-    return f"Against {named(result.baseline or '')}: {first_few(clauses, location=' in the table')}."
+    clauses = []
+    for row in result.analysis.models:
+        if row.verdicts is not None:
+            clauses.append(_against_baseline(named(row.model), row.verdicts, margin))
+    models = first_few(clauses, location=" in the table")
+    return f"Against {named(result.baseline or '')}: {models}."
 
 
 def _against_baseline(model: str, verdicts: dict[Word, int], margin: str) -> str:
-    if not (total := sum(verdicts.values())):
+    """Numbers of tasks by verdict, of one model."""
+    total = sum(verdicts.values())
+    if not total:
         return f"{model} has no task in common with it"
     better = f"better on {verdicts['better']} of {counted(total, 'task')}"
     held = f"not worse by more than {margin} on {verdicts['not worse']}"
@@ -160,7 +179,10 @@ def _wins(view: Overview, tasks: Sequence[str]) -> str:
             clear.update(ranking.best)
     clauses: list[str] = []
     for model, count in best.most_common():
-        lead = f"is best on {count} of {counted(len(tasks), 'task')}" if not clauses else f"on {count}"
+        lead = f"on {count}"
+        # Only the first clause says of how many.
+        if not clauses:
+            lead = f"is best on {count} of {counted(len(tasks), 'task')}"
         clauses.append(f"{named(model)} {lead} ({clear[model]} clearly)")
     return first_few(clauses, separator=", ")
 
@@ -170,13 +192,13 @@ def tone(result: SuiteResult) -> Tone:
     verdicts = [standing.verdicts for standing in result.analysis.models if standing.verdicts is not None]
     if len(verdicts) == 1:
         better, worse = verdicts[0]["better"] > 0, verdicts[0]["worse"] > 0
-        return "plain" if better == worse else "good" if better else "bad"
+        # Gains on some tasks do not make up for losses on others.
+        if better == worse:
+            return "plain"
+        return "good" if better else "bad"
     contested = sum(bool(ranking.best) for ranking in result.analysis.tasks)
-    return (
-        "good"
-        if contested and any(standing.clear == contested for standing in result.analysis.models)
-        else "plain"
-    )
+    clear = [standing.clear for standing in result.analysis.models]
+    return "good" if contested and contested in clear else "plain"
 
 
 def reservations(result: SuiteResult) -> list[str]:
@@ -214,15 +236,17 @@ def beside(view: Overview, task: str) -> str:
         return ""
     if against is None:
         return "not compared"
-    return f"against {'' if against == view.result.baseline else 'the best, '}{named(against)}"
+    if against == view.result.baseline:
+        return f"against {named(against)}"
+    return f"against the best, {named(against)}"
 
 
 def about_runs(result: SuiteResult) -> str:
     """Which values are means over seeds, and which variation the intervals cover."""
     several = [f"{named(model.name)} ({runs_of(model)})" for model in result.models if model.runs]
-    return (
-        text_of("suite", "several-runs", models=listed(several)) if several else text_of("suite", "one-run")
-    )
+    if not several:
+        return text_of("suite", "one-run")
+    return text_of("suite", "several-runs", models=listed(several))
 
 
 def runs_of(model: SuiteModel) -> int:
@@ -233,19 +257,24 @@ def runs_of(model: SuiteModel) -> int:
 def measure(view: Overview, task: SuiteTask) -> str:
     """The main measure of a task, with its similarity if models share one."""
     similarities = {score.similarity for score in view.on(task.name)}
-    return ", ".join(filter(None, [task.measure, *similarities])) if len(similarities) == 1 else task.measure
+    if len(similarities) != 1:
+        return task.measure
+    # Measures without a similarity have "" in its place.
+    return ", ".join(filter(None, [task.measure, *similarities]))
 
 
 def best_of(view: Overview, task: SuiteTask) -> str:
     """The best of a task, in few words."""
     ranking = view.rankings[task.name]
     if not ranking.best:
-        return next((f"{named(score.model)} {level(score)}" for score in view.on(task.name)), "not measured")
+        # A task without a best one has a single model, or none.
+        for score in view.on(task.name):
+            return f"{named(score.model)} {level(score)}"
+        return "not measured"
+    models = listed([*map(named, ranking.best)])
+    level_of_best = level(view.scores[task.name, ranking.best[0]])
     clearly = ", clearly" if ranking.clear else ""
-    return (
-        f"best {listed([*map(named, ranking.best)])} "
-        f"{level(view.scores[task.name, ranking.best[0]])}{clearly}"
-    )
+    return f"best {models} {level_of_best}{clearly}"
 
 
 def key() -> str:

@@ -1,6 +1,6 @@
 """The page of a suite, and its tables as CSV, Markdown, LaTeX and terminal text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -12,14 +12,13 @@ from adiabat.report.captions import glossary, text_of
 from adiabat.report.charts import short
 from adiabat.report.evaluation_headline import RANKINGS
 from adiabat.report.measure_terms import explained, measures_section
-from adiabat.report.pages import Group, Notes, Page, Terms, gathered, notes_section
+from adiabat.report.pages import Files, Group, Notes, Page, Sections, Terms, gathered, notes_section
 from adiabat.report.suite_headline import Overview
 from adiabat.report.suite_tasks import direction, first_click, task_section
 from adiabat.report.tables import (
     Cell,
     Column,
     Content,
-    Section,
     Table,
     csv_of,
     markdown,
@@ -27,6 +26,7 @@ from adiabat.report.tables import (
     value_cell,
     verdict_cell,
 )
+from adiabat.results.record import Ends
 from adiabat.results.suite_result import Fact, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
 from adiabat.results.verdict import WORDS
 
@@ -55,25 +55,25 @@ def page(result: SuiteResult) -> Page:
     )
 
 
-def comparison(result: SuiteResult) -> list[Section | None]:
+def comparison(result: SuiteResult) -> Sections:
     """Models by tasks, over all tasks, and task by task; empty if nothing was measured."""
     if not result.tasks or not result.models:
         return []
     view = Overview(result)
     main = {task.measure for task in result.tasks}
     others = explained(score.measure for score in result.scores if score.measure not in main)
-    tasks: list[Section | None] = [
-        notes_section(
-            "Notes on tasks", [(task.name, task.notes) for task in result.tasks], everyone="all tasks"
-        )
-    ]
+    notes = [(task.name, task.notes) for task in result.tasks]
+    tasks: Sections = [notes_section("Notes on tasks", notes, everyone="all tasks")]
     tasks += [task_section(view, task, position) for position, task in enumerate(result.tasks)]
-    compared = glossary("suite-compared") if result.pairings else []
-    tasks.append(Terms(terms=[*glossary("suite"), *compared, *others]))
+    terms = [*glossary("suite")]
+    # Terms of comparisons would puzzle readers of a page that has none.
+    if result.pairings:
+        terms += glossary("suite-compared")
+    tasks.append(Terms(terms=[*terms, *others]))
     return [_matrix_section(view), _over_all(view), Group(id="tasks", title="Task by task", sections=tasks)]
 
 
-def exports(result: SuiteResult) -> dict[str, Callable[[], str]]:
+def exports(result: SuiteResult) -> Files:
     """The tables beside the page."""
     view = Overview(result)
     return {
@@ -97,8 +97,9 @@ def notes(result: SuiteResult) -> list[str]:
     view, ranked = Overview(result), dict[str, None]()
     for task in result.tasks:
         for score in view.on(task.name):
-            if score.similarity in RANKINGS:
-                ranked[f"{score.model} was compared by {RANKINGS[score.similarity]}"] = None
+            ranking = RANKINGS.get(score.similarity)
+            if ranking is not None:
+                ranked[f"{score.model} was compared by {ranking}"] = None
     return [*ranked, *result.notes]
 
 
@@ -110,6 +111,7 @@ def _by_task(view: Overview) -> Table:
     for task in view.result.tasks:
         ranking, scores = view.rankings[task.name], view.on(task.name)
         shown = scores
+        # Where the baseline is the reference, no model is known to be even with the best.
         if len(view.scores) > MOST_ROWS and ranking.against in ranking.best:
             shown = [score for score in scores if score.model in ranking.even]
         measure = ", ".join(filter(None, [task.measure, direction(task.lower_is_better)]))
@@ -117,8 +119,8 @@ def _by_task(view: Overview) -> Table:
         table.add(Cell(task.name, bold=True), Cell(measure, tone="muted"), beside, Cell(""))
         for score in shown:
             best = score.model in ranking.best
-            cells = (Cell(f"  {score.model}", bold=best), Cell(words.level(score), bold=best))
-            table.add(*cells, *_compared_in_terminal(view, score))
+            name, level = Cell(f"  {score.model}", bold=best), Cell(words.level(score), bold=best)
+            table.add(name, level, *_compared_in_terminal(view, score))
         if len(shown) < len(scores):
             table.add(f"  and {len(scores) - len(shown)} more", Cell(""), Cell(""), Cell(""))
     return table
@@ -154,29 +156,33 @@ def _matrix(view: Overview) -> Table:
             group, sub = words.KINDS[kind], [line for line in below if line]
             columns.append(Column(head, "number", sub, first, full=task.name, group=group))
             tasks.append(task)
-    table = Table(
-        columns=[*columns, Column("mean rank", "number", first="ascending")], sortable=True, look="matrix"
-    )
+    columns.append(Column("mean rank", "number", first="ascending"))
+    table = Table(columns=columns, sortable=True, look="matrix")
     ranks = {standing.model: standing.mean_rank for standing in result.analysis.models}
     for model in result.models:
         about = "baseline" if model.name == result.baseline else ""
-        cells = [Cell(cut(model.name, limit=80), [about]), *(_value(view, task, model) for task in tasks)]
-        table.add(*cells, _rank_cell(ranks[model.name]))
+        name = Cell(cut(model.name, limit=80), [about])
+        values = [_value(view, task, model) for task in tasks]
+        table.add(name, *values, _rank_cell(ranks[model.name]))
     return table
 
 
 def _rank_cell(rank: float | None) -> Cell:
+    """A mean rank; a dash for a model without a task that ranks it."""
     return value_cell(rank, text="{:.1f}".format)
 
 
 def _value(view: Overview, task: SuiteTask, model: SuiteModel) -> Cell:
+    """The main measure of a model on a task, with its interval and mark."""
     score = view.scores.get((task.name, model.name))
     if score is None:
         return Cell(DASH, tone="muted")
     mark = view.mark(task.name, model.name)
-    tone = "even" if mark.even else ""
+    tone = ""
     if mark.best:
         tone = "best"
+    elif mark.even:
+        tone = "even"
     # On paper, many columns leave no room for an interval on a single line.
     bounds = texts.bounds(score.interval, texts.value).replace(NO_BREAK, " ")
     return Cell(
@@ -191,24 +197,20 @@ def _value(view: Overview, task: SuiteTask, model: SuiteModel) -> Cell:
 
 
 def _matrix_section(view: Overview) -> Group:
-    return Group(
-        id="models-by-tasks",
-        title="Models by tasks",
-        lead=f"The main measure of each task with its 95{NO_BREAK}% interval. "
-        f"{words.references(view.result)}",
-        sections=[
-            _matrix(view),
-            Notes(title="", notes=[("marks", words.key())]),
-            measures_section(task.measure for task in view.result.tasks),
-        ],
-    )
+    """Models by tasks, with the meaning of marks and measures."""
+    lead = f"The main measure of each task with its 95{NO_BREAK}% interval. {words.references(view.result)}"
+    marks = Notes(title="", notes=[("marks", words.key())])
+    measures = measures_section(task.measure for task in view.result.tasks)
+    sections = [_matrix(view), marks, measures]
+    return Group(id="models-by-tasks", title="Models by tasks", lead=lead, sections=sections)
 
 
 def _over_all(view: Overview) -> Group:
+    """Standings over all tasks where models are compared, then the models themselves."""
     result = view.result
     notes = [(model.name, model.notes) for model in result.models]
     about = notes_section("Notes on models", notes, everyone="all models")
-    sections: list[Section | None] = [_models(result), about]
+    sections: Sections = [_models(result), about]
     if not result.pairings:
         return Group(id="over-all", title="Models", sections=sections)
     standings = _standings(result)
@@ -223,15 +225,21 @@ def _models(result: SuiteResult) -> Table:
     table = Table(columns=columns)
     for model in result.models:
         others = [f"and {', '.join(model.runs)}"] if model.runs else []
-        table.add(
-            cut(model.name, limit=80),
-            Cell(cut(model.model, limit=200), others),
-            None if model.parameters is None else texts.millions(model.parameters),
-            None if model.width is None else integer(model.width),
-            repr(model.query_prompt) if model.query_prompt else DASH,
-            repr(model.document_prompt) if model.document_prompt else DASH,
-        )
+        parameters = width = None
+        # BM25 has neither.
+        if model.parameters is not None:
+            parameters = texts.millions(model.parameters)
+        if model.width is not None:
+            width = integer(model.width)
+        source = Cell(cut(model.model, limit=200), others)
+        prompts = _prompt(model.query_prompt), _prompt(model.document_prompt)
+        table.add(cut(model.name, limit=80), source, parameters, width, *prompts)
     return table
+
+
+def _prompt(prompt: str) -> str:
+    """A prompt in quotes, which show white space at its ends; a dash for none."""
+    return repr(prompt) if prompt else DASH
 
 
 def _standings(result: SuiteResult) -> Table:
@@ -253,13 +261,18 @@ def _standings(result: SuiteResult) -> Table:
     for mean in result.analysis.means:
         below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
         first = first_click(mean.lower_is_better)
-        means: list[Content] = [
-            value_cell(mean.values[standing.model], text=texts.value) for standing in standings
-        ]
+        means: list[Content] = []
+        for standing in standings:
+            means.append(value_cell(mean.values[standing.model], text=texts.value))
         columns.append((Column(words.KINDS[mean.kind], "number", below, first), means))
-    filled = [column for column in columns if any(content is not None for content in column[1])]
-    table = Table(columns=[head for head, _ in filled], sortable=True)
-    for row in zip(*(contents for _, contents in filled), strict=True):
+    heads, filled = [], []
+    for head_of_column, contents in columns:
+        # A suite without a baseline has no verdicts, for example.
+        if any(content is not None for content in contents):
+            heads.append(head_of_column)
+            filled.append(contents)
+    table = Table(columns=heads, sortable=True)
+    for row in zip(*filled, strict=True):
         table.add(*row)
     return table
 
@@ -334,22 +347,25 @@ def _figures(view: Overview, score: Score) -> dict[str, Any]:
     best = score.model in ranking.best
     row["best"] = best
     pairing = view.pairings.get((score.task, score.model))
+    row["even"] = True if best else None
     if pairing is None:
-        return {**row, "even": True if best else None}
+        return row
     change = pairing.change
-    row = {
-        **asdict(change),
-        **row,
-        "against": pairing.against,
-        "significant": pairing.significant,
-        "verdict": pairing.verdict,
-    }
+    # The change has fields of the same names, for which those of the score stand.
+    row = asdict(change) | row
+    row |= {"against": pairing.against, "significant": pairing.significant, "verdict": pairing.verdict}
     row |= _ends("difference_", change.difference_interval)
-    return {**row, "even": score.model in ranking.even if ranking.against in ranking.best or best else None}
+    if best or ranking.against in ranking.best:
+        row["even"] = score.model in ranking.even
+    return row
 
 
-def _ends(prefix: str, interval: tuple[float, float] | None) -> dict[str, float]:
-    return {} if interval is None else {f"{prefix}low": interval[0], f"{prefix}high": interval[1]}
+def _ends(prefix: str, interval: Ends | None) -> dict[str, float]:
+    """The ends of an interval by the heads of their columns."""
+    if interval is None:
+        return {}
+    low, high = interval
+    return {f"{prefix}low": low, f"{prefix}high": high}
 
 
 def _marks(view: Overview) -> list[str]:

@@ -14,9 +14,18 @@ from adiabat.report.captions import text_of
 from adiabat.report.chart_style import LEAST_REACH
 from adiabat.report.charts import ForestRow, forest, short
 from adiabat.report.evaluation_page import grid_counts
-from adiabat.report.pages import Figure, Group, HeatMap
+from adiabat.report.pages import Figure, Group, HeatMap, Sections
 from adiabat.report.suite_headline import Overview
-from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell, verdict_cell
+from adiabat.report.tables import (
+    LEVEL,
+    PAIRED,
+    Cell,
+    Column,
+    Table,
+    pair_cell,
+    value_cell,
+    verdict_cell,
+)
 from adiabat.results.evaluation_result import Change
 from adiabat.results.suite_result import Score, SuiteGrid, SuiteTask, UnitRow, equal_values
 
@@ -43,21 +52,21 @@ def task_section(view: Overview, task: SuiteTask, position: int) -> Group:
     if task.languages:
         sizes.append(counted(len(task.languages), "language"))
     way = "lower" if task.lower_is_better else "higher"
+    about = f"{words.KINDS[task.kind]}; {', '.join(sizes)}; {words.measure(view, task)} ({way} is better)"
+    sections: Sections = [_forest(view, task, position), _compared(view, task)]
+    sections += _grids([grid for grid in result.grids if grid.task == task.name])
     units = [row for row in result.units if row.task == task.name]
+    if units:
+        sections.append(_units(view, task, units, position))
+    sections.append(_all_measures(view, task))
     return Group(
         id=f"task-{position}",
         title=cut(task.name, limit=120),
         subtitle=words.best_of(view, task),
-        lead=f"{words.KINDS[task.kind]}; {', '.join(sizes)}; {words.measure(view, task)} ({way} is better)",
+        lead=about,
         folded=True,
         opened=position == 0,
-        sections=[
-            _forest(view, task, position),
-            _compared(view, task),
-            *_grids([grid for grid in result.grids if grid.task == task.name]),
-            _units(view, task, units, position) if units else None,
-            _all_measures(view, task),
-        ],
+        sections=sections,
     )
 
 
@@ -74,23 +83,23 @@ def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
     if not rows:
         return None
     against = view.rankings[task.name].against or ""
-    label = f"{texts.cut_name(task.measure, limit=40)} minus that of {short(against)} (right is better)"
+    measure = texts.cut_name(task.measure, limit=40)
+    name, right = f"forest-{position}", "(right is better)"
+    draw = partial(forest, rows=rows, flipped=task.lower_is_better)
+    wide = draw(name, label=f"{measure} minus that of {short(against)} {right}")
+    # A phone has no room for the names of measure and model.
+    narrow = draw(f"{name}-narrow", label=f"difference {right}", narrow=True)
+    differences = f"Differences to {cut(against, limit=60)} with 95 percent intervals"
     return Figure(
-        charts=[forest(f"forest-{position}", rows, label=label, flipped=task.lower_is_better)],
-        narrow=forest(
-            f"forest-{position}-narrow",
-            rows,
-            label="difference (right is better)",
-            flipped=task.lower_is_better,
-            narrow=True,
-        ),
-        label=f"Differences to {cut(against, limit=60)} with 95 percent intervals; "
-        "the table below holds the numbers",
+        charts=[wide],
+        narrow=narrow,
+        label=f"{differences}; the table below holds the numbers",
         caption=text_of("suite", "forest"),
     )
 
 
 def _level(score: Score) -> Cell:
+    """A value to four decimals, with its interval."""
     return value_cell(score.value, score.interval, partial(texts.value, decimals=4))
 
 
@@ -114,6 +123,7 @@ def _compared(view: Overview, task: SuiteTask) -> Table:
     for score in scores:
         pairing = view.pairings.get((task.name, score.model))
         below = [] if has_one_similarity else [f"by {score.similarity}"]
+        # The best ones are bold, and so is a model that no comparison could show to be worse.
         bold = score.model in ranking.best or pairing is None
         cells = [Cell(cut(score.model, limit=80), below, bold=bold), _level(score)]
         if ranking.against is not None and pairing is not None:
@@ -138,15 +148,17 @@ def _paired(change: Change) -> list[Cell]:
 def _unpaired(view: Overview, score: Score) -> str:
     """Why a model is compared with no other."""
     against = view.rankings[score.task].against
-    if score.model == against:
-        return "baseline" if against == view.result.baseline else "best"
-    return DASH if score.is_proof else "trained on it"
+    if score.model != against:
+        return DASH if score.is_proof else "trained on it"
+    return "baseline" if against == view.result.baseline else "best"
 
 
 def _gained(change: Change) -> Cell:
-    if change.gained is None or change.lost is None:
+    """Units that gained and lost, sorted by their difference; a dash where units have no values."""
+    gained, lost = change.gained, change.lost
+    if gained is None or lost is None:
         return Cell(DASH)
-    return Cell(f"+{change.gained:,} {MINUS}{change.lost:,}", value=change.gained - change.lost)
+    return Cell(f"+{gained:,} {MINUS}{lost:,}", value=gained - lost)
 
 
 def _grids(grids: Sequence[SuiteGrid]) -> list[Group]:
@@ -165,28 +177,29 @@ def _grid(grids: Sequence[SuiteGrid], title: str) -> Group:
     values, changes = [], []
     for grid in grids:
         after = 100 * np.array(grid.grid.after, dtype=np.float64)
+        change = None
+        if grid.grid.before is not None:
+            change = after - 100 * np.array(grid.grid.before)
         values.append(after)
-        changes.append(None if grid.grid.before is None else after - 100 * np.array(grid.grid.before))
+        changes.append(change)
+    # Colours of all maps span the values of all models, so that equal numbers look equal.
     levels = np.concatenate([cells.ravel() for cells in values])
-    moved = np.concatenate([[0.0], *(cells.ravel() for cells in changes if cells is not None)])
+    compared = [cells.ravel() for cells in changes if cells is not None]
+    moved = np.concatenate([[0.0], *compared])
     maps = []
     for grid, value, change in zip(grids, values, changes, strict=True):
         name = f"{cut(grid.model, limit=80)}, mean of the cells {value.mean():.1f}"
+        text = "{:.1f}".format
         rows, columns = grid.rows, grid.columns
-        maps.append(
-            HeatMap(title=name, rows=rows, columns=columns, shades=value, text="{:.1f}".format, scale=levels)
-        )
+        maps.append(HeatMap(title=name, rows=rows, columns=columns, shades=value, text=text, scale=levels))
         if change is not None:
             maps.append(_changed_cells(grid, change, moved))
-    lead = text_of(
-        "suite",
-        "grid",
-        direction="lower is better" if grids[0].lower_is_better else "higher is better",
-        low=levels.min(),
-        high=levels.max(),
-        reach=max(float(np.abs(moved).max()), LEAST_REACH),
-    )
-    return Group(title=title, lead=lead, sections=[Group(title="", sections=maps, side_by_side=True)])
+    better = "lower is better" if grids[0].lower_is_better else "higher is better"
+    low, high = levels.min(), levels.max()
+    reach = max(float(np.abs(moved).max()), LEAST_REACH)
+    lead = text_of("suite", "grid", direction=better, low=low, high=high, reach=reach)
+    side_by_side = Group(title="", sections=maps, side_by_side=True)
+    return Group(title=title, lead=lead, sections=[side_by_side])
 
 
 def _changed_cells(
@@ -194,21 +207,25 @@ def _changed_cells(
 ) -> HeatMap:
     """Differences to the reference; blue is better, also where the number falls."""
     sign = -1 if grid.lower_is_better else 1
-    verdicts = grid.grid.verdicts
+    verdicts, marked = grid.grid.verdicts, None
+    if verdicts is not None:
+        marked = np.isin(verdicts, ("better", "worse"))
+    model, against = cut(grid.model, limit=80), cut(grid.against or "", limit=80)
     return HeatMap(
-        title=f"{cut(grid.model, limit=80)} minus {cut(grid.against or '', limit=80)}",
+        title=f"{model} minus {against}",
         rows=grid.rows,
         columns=grid.columns,
         shades=sign * change,
         text=partial(_signed, sign=sign),
         scale=scale,
         compared=True,
-        marked=None if verdicts is None else np.isin(verdicts, ("better", "worse")),
+        marked=marked,
         counts=grid_counts(grid.grid, cells=change.size),
     )
 
 
 def _signed(shade: float, *, sign: int) -> str:
+    """The difference itself, whatever its colour says about the direction of the measure."""
     return texts.signed(sign * shade, decimals=1)
 
 
@@ -229,13 +246,16 @@ def _units(view: Overview, task: SuiteTask, units: Sequence[UnitRow], position: 
     for row in units:
         lines = [cut(line, limit=TEXT_LENGTH) for line in row.text.split("\n", maxsplit=1)]
         values = [row.values[name] for name in models if name in row.values]
-        best = (min if task.lower_is_better else max)(values, default=0.0)
+        best = max(values, default=0.0)
+        if task.lower_is_better:
+            best = min(values, default=0.0)
         differ = not all(equal_values(other, best) for other in values)
         cells = []
         for model in models:
             value = row.values.get(model)
             bold = differ and value is not None and equal_values(value, best)
-            cells.append(replace(value_cell(value, text=texts.value), bold=bold))
+            cell = value_cell(value, text=texts.value)
+            cells.append(replace(cell, bold=bold))
         table.add(cut(row.unit, limit=60), Cell(lines[0], lines[1:]), *cells)
     return table
 
@@ -250,14 +270,19 @@ def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
     columns = [Column("model", "name"), Column("measure"), Column("similarity")]
     columns.append(Column(f"value [95{NO_BREAK}%]", "number", first=first))
     caption = []
-    if models := ", ".join(_of_unit_length(scores)):
-        caption.append(text_of("suite", "unit-length", models=cut(models, limit=300)))
+    # Vectors of length 1 explain why several similarities have the same scores.
+    models = cut(", ".join(_of_unit_length(scores)), limit=300)
+    if models:
+        caption.append(text_of("suite", "unit-length", models=models))
     table = Table(title="All measures", columns=columns, caption=caption, folded=True, sortable=True)
     for score in scores:
         measure = Cell(cut(score.measure, limit=60), [direction(score.lower_is_better)])
         table.add(cut(score.model, limit=80), measure, score.similarity, _level(score))
     for fact in facts:
-        text = integer(int(fact.value)) if fact.value.is_integer() else texts.value(fact.value)
+        text = texts.value(fact.value)
+        # Facts may be counts.
+        if fact.value.is_integer():
+            text = integer(int(fact.value))
         name = Cell(cut(fact.name, limit=60))
         table.add(cut(fact.model, limit=80), name, DASH, Cell(text, value=fact.value))
     return table

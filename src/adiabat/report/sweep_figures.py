@@ -17,6 +17,7 @@ from adiabat.report.chart_style import ACCENT, BAD, GOOD, INK, MUTED
 from adiabat.report.format import cut_name, difference_tick, three_digits
 from adiabat.report.measure_terms import in_order
 from adiabat.report.sweep_tables import label_of, labels_apart, method_labels
+from adiabat.results.record import Ends
 from adiabat.results.sweep_result import Case, Setting, SweepResult, SweepRun, grouped, is_number, key_of
 
 MOST_CURVES = 8
@@ -49,7 +50,7 @@ class Point(NamedTuple):
 
     y: float
     open: bool = False
-    interval: tuple[float, float] | None = None
+    interval: Ends | None = None
 
 
 Measure = Callable[[SweepRun], Point | None]

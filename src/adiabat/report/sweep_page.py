@@ -9,7 +9,7 @@ from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report import suite_page
 from adiabat.report.captions import glossary, text_of
 from adiabat.report.format import VERDICT_MARKS, cut_name, number, signed, three_digits
-from adiabat.report.pages import Figure, Group, Page, Terms, group, notes_section
+from adiabat.report.pages import Figure, Files, Group, Page, Sections, Terms, group, notes_section
 from adiabat.report.sweep_costs import cost_table, costs_section
 from adiabat.report.sweep_figures import Drawing, against, axes_of, drawings, gain_axis, trade
 from adiabat.report.sweep_headline import headline, reservations, tone
@@ -28,7 +28,7 @@ from adiabat.report.sweep_tables import (
     table_of,
     task_columns,
 )
-from adiabat.report.tables import Cell, Column, ColumnKind, Content, Section, Table
+from adiabat.report.tables import Cell, Column, ColumnKind, Content, Table
 from adiabat.results.sweep_result import Cost, DriftLimit, SweepResult, SweepRun
 
 OPEN_ROWS = 12
@@ -44,12 +44,19 @@ def page(result: SweepResult) -> Page:
     """The page of a sweep."""
     view = result.variation
     seeds = sorted({run.seed for run in result.runs})
-    varied = [f"{label_of(view, index)} ({len(view.settings[index].values)})" for index in view.differing]
-    runs = f"{len(result.runs)}, of {counted(len(view.cases), 'setting')} and {counted(len(seeds), 'seed')}"
+    varied = []
+    for index in view.differing:
+        values = view.settings[index].values
+        varied.append(f"{label_of(view, index)} ({len(values)})")
+    cases, count = counted(len(view.cases), "setting"), counted(len(seeds), "seed")
+    runs = f"{len(result.runs)}, of {cases} and {count}"
+    devices = dict.fromkeys(run.device for run in result.runs if run.device)
     settings = [_settings(result), *_figures(result), _trade(result)] if view.cases else []
     compared = suite_page.comparison(result)
     # Of trained models, the question is which one is best; of rates, what they changed.
-    first = [*compared, *settings] if result.verb == "train" else [*settings, *compared]
+    start, first = "tuned from", [*settings, *compared]
+    if result.verb == "train":
+        start, first = "trained from", [*compared, *settings]
     return Page(
         record=result,
         name="sweep",
@@ -57,14 +64,14 @@ def page(result: SweepResult) -> Page:
         tone=tone(result),
         reservations=reservations(result),
         about=[
-            ("tuned from" if result.verb == "tune" else "trained from", result.model),
+            (start, result.model),
             ("varied", ", ".join(varied) or "nothing"),
             ("runs", runs),
         ],
         sections=[*first, costs_section(result), _layers(result), _drift(result), _runs(result)],
         facts=[
             ("seeds of the runs", ", ".join(map(str, seeds))),
-            ("devices", ", ".join(dict.fromkeys(run.device for run in result.runs if run.device))),
+            ("devices", ", ".join(devices)),
         ],
         seed="seed of the statistics",
         time="time in all",
@@ -105,6 +112,7 @@ def _figures(result: SweepResult) -> list[Group]:
 
 
 def _figure(drawing: Drawing) -> Figure:
+    """A figure for the page, below the table of its numbers."""
     title = cut(drawing.title, limit=200)
     label = f"{title}; the table above holds the numbers"
     return Figure(charts=[drawing.chart], title=title, caption=drawing.caption, label=label)
@@ -124,8 +132,8 @@ def equal_gain_table(result: SweepResult) -> Table | None:
     view, equal = result.variation, result.variation.equal_gain
     if equal is None:
         return None
-    heads = [*(cut(task, limit=60) for task in result.others), "drift, overlap loss"]
-    heads.append("largest gain with nothing worse")
+    heads = [cut(task, limit=60) for task in result.others]
+    heads += ["drift, overlap loss", "largest gain with nothing worse"]
     columns = [Column("method", "name"), *(Column(head, "number") for head in heads)]
     lead = text_of("sweep", "equal-gain", gain=_percent(equal.gain))
     table = Table(title="At equal gain", lead=lead, columns=columns)
@@ -133,24 +141,28 @@ def equal_gain_table(result: SweepResult) -> Table | None:
     for cost in equal.costs:
         cells = [_percent(cost.changes[task]) for task in result.others]
         cells.append(DASH if cost.drift is None else number(cost.drift))
-        table.add(
-            cut(labels[cost.method], limit=120),
-            *(_read(cost, cell) for cell in cells),
-            _percent(cost.harmless),
-        )
+        method = cut(labels[cost.method], limit=120)
+        read = [_read(cost, cell) for cell in cells]
+        table.add(method, *read, _percent(cost.harmless))
     return table
 
 
 def _read(cost: Cost, text: str) -> str:
     """A cost, marked if it was read between two settings."""
-    return f"≈{NO_BREAK}{text}" if cost.interpolated and text != DASH else text
+    if not cost.interpolated or text == DASH:
+        return text
+    return f"≈{NO_BREAK}{text}"
 
 
 def _percent(value: float | None) -> str:
-    return DASH if value is None else f"{signed(value, decimals=2)}{NO_BREAK}%"
+    """A signed change in percent; a dash for None."""
+    if value is None:
+        return DASH
+    return f"{signed(value, decimals=2)}{NO_BREAK}%"
 
 
 def _layers(result: SweepResult) -> Group | None:
+    """The most changed tensors of each setting, folded; None if no tensor changed."""
     table = layer_table(result)
     if table is None:
         return None
@@ -165,13 +177,15 @@ def _drift(result: SweepResult) -> Group | None:
     if not drifts:
         return None
     settings = setting_columns(result)
-    groups: list[Section | None] = []
-    for name in sorted(set[str]().union(*(drift.groups for drift in drifts))):
-        groups.append(table_of([*settings, *drift_columns(result, name)], title=cut(name, limit=80)))
-    sections: list[Section | None] = [
-        table_of([*settings, *drift_columns(result)]),
-        drift_limit_table(result),
-    ]
+    groups: Sections = []
+    names = set[str]()
+    for drift in drifts:
+        names |= drift.groups.keys()
+    for name in sorted(names):
+        columns = [*settings, *drift_columns(result, name)]
+        groups.append(table_of(columns, title=cut(name, limit=80)))
+    over_all = table_of([*settings, *drift_columns(result)])
+    sections: Sections = [over_all, drift_limit_table(result)]
     if groups:
         sections.append(Group(title=f"By group of probes ({len(groups)})", folded=True, sections=groups))
     return group("sweep", "drift", *sections, probes=max(drift.probes for drift in drifts))
@@ -185,24 +199,28 @@ def drift_limit_table(result: SweepResult) -> Table | None:
     others = [index for index in view.differing if index != view.rate]
     rows = []
     for limit in limits:
-        rows.append(
-            {
-                "runs with": cut(described(view, view.cases[limit.cases[0]], others), limit=120),
-                "drift by": limit.measure,
-                "limit": number(limit.limit),
-                "safe by drift up to": _rate(limit.safe),
-                "harmless by labels up to": _rate(limit.harmless),
-                "then worse": cut(", ".join(limit.harmed) or "nothing", limit=120),
-                "drift is": limit.agreement,
-                "limits that hit": _bracket(limit),
-            }
-        )
+        first = view.cases[limit.cases[0]]
+        harmed = ", ".join(limit.harmed) or "nothing"
+        row = {
+            "runs with": cut(described(view, first, others), limit=120),
+            "drift by": limit.measure,
+            "limit": number(limit.limit),
+            "safe by drift up to": _rate(limit.safe),
+            "harmless by labels up to": _rate(limit.harmless),
+            "then worse": cut(harmed, limit=120),
+            "drift is": limit.agreement,
+            "limits that hit": _bracket(limit),
+        }
+        rows.append(row)
     kinds: dict[str, ColumnKind] = dict.fromkeys(rows[0], "name")
     return Table.of(rows, kinds, id="judged", title="Drift limits beside labels")
 
 
 def _rate(value: float | None) -> str:
-    return "no rate" if value is None else three_digits(value)
+    """A learning rate; None if not even the lowest one qualifies."""
+    if value is None:
+        return "no rate"
+    return three_digits(value)
 
 
 def _bracket(limit: DriftLimit) -> str:
@@ -210,7 +228,10 @@ def _bracket(limit: DriftLimit) -> str:
     low, high = limit.bracket
     if high is None:
         return f"from {number(low)}"
-    return f"{number(low)} to {number(high)}" if low < high else "none"
+    # No limit separates rates that are harmless from others if a harmful one drifts less.
+    if low >= high:
+        return "none"
+    return f"{number(low)} to {number(high)}"
 
 
 def _runs(result: SweepResult) -> Group | None:
@@ -225,9 +246,8 @@ def _runs(result: SweepResult) -> Group | None:
     for run in runs:
         time, device = Cell(duration(run.seconds), value=run.seconds), cut(run.device or DASH, limit=60)
         table.add(cut(run.name, limit=120), *_of_run(run), time, device)
-    every = Group(
-        title=counted(len(runs), "run"), folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]
-    )
+    is_short = len(runs) <= OPEN_ROWS
+    every = Group(title=counted(len(runs), "run"), folded=True, opened=is_short, sections=[table])
     notes = notes_section("Notes on tasks", _task_notes(result), everyone="all tasks")
     return group("sweep", "runs", every, notes, Terms(id="how-to-read-settings", terms=glossary("sweep")))
 
@@ -252,10 +272,12 @@ def _validation(run: SweepRun, points: Mapping[int, NumberT], text: Callable[[Nu
     """A figure at the start and at the kept epoch."""
     if 0 not in points or run.best_epoch not in points:
         return DASH
-    return f"{text(points[0])} \N{RIGHTWARDS ARROW} {text(points[run.best_epoch])}"
+    start, kept = text(points[0]), text(points[run.best_epoch])
+    return f"{start} \N{RIGHTWARDS ARROW} {kept}"
 
 
 def _task_notes(result: SweepResult) -> list[tuple[str, list[str]]]:
+    """Each task with its notes, once for every run."""
     notes = []
     for run in result.runs_of():
         notes += [(outcome.task, outcome.notes) for outcome in run.tasks]
@@ -265,9 +287,9 @@ def _task_notes(result: SweepResult) -> list[tuple[str, list[str]]]:
 # --- Files and terminal ---
 
 
-def exports(result: SweepResult) -> dict[str, Callable[[], str]]:
+def exports(result: SweepResult) -> Files:
     """The tables and figures beside the page."""
-    files: dict[str, Callable[[], str]] = {
+    files: Files = {
         "table.csv": partial(sweep_csv, result),
         "table.md": partial(_markdown, result),
         "table.tex": partial(_latex, result),
@@ -279,8 +301,9 @@ def exports(result: SweepResult) -> dict[str, Callable[[], str]]:
 
 def _markdown(result: SweepResult) -> str:
     """The main table with headline and reservations, and the most changed tensors."""
-    layers = layer_table(result)
-    tables = [table_of(main_columns(result)), *([layers] if layers else [])]
+    layers, tables = layer_table(result), [table_of(main_columns(result))]
+    if layers is not None:
+        tables.append(layers)
     return suite_page.markdown_file(result.title, headline(result), tables, [_legend()], reservations(result))
 
 

@@ -4,16 +4,16 @@ LaTeX.
 Reference: Vasilyev et al. 2024, tables 1, 6 to 20.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Literal
 
 from adiabat.core.text import DASH, NO_BREAK, setting_text
 from adiabat.report.captions import sentences
-from adiabat.report.format import VERDICT_MARKS, cut_name, decimals_for, signed, three_digits
+from adiabat.report.format import VERDICT_MARKS, Format, cut_name, decimals_for, signed, three_digits
 from adiabat.report.measure_terms import in_order
-from adiabat.report.tables import Cell, Column, ColumnKind, Content, Table, csv_of
+from adiabat.report.tables import Cell, Column, ColumnKind, Contents, Table, csv_of
 from adiabat.results.sweep_result import (
     VARIANT,
     Case,
@@ -167,7 +167,7 @@ def mean_column(
     result: SweepResult,
     group: Group,
     name: str,
-    text: Callable[[float], str],
+    text: Format,
     head: str = "",
     *,
     status: str | None = "done",
@@ -328,7 +328,7 @@ def _drift_cell(runs: Sequence[SweepRun], name: str, group: str | None) -> Cell:
 def layer_table(result: SweepResult) -> Table | None:
     """The most changed tensors of each setting by each measure; None if no tensor changed."""
     names, formulas = case_column(result), sentences("layer-measures")
-    rows: list[dict[str, Content]] = []
+    rows: list[Contents] = []
     for measure in formulas:
         for name, case in zip(names.cells, result.variation.cases, strict=True):
             if measure in case.layers:

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from operator import attrgetter
@@ -17,7 +17,8 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK
-from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, cut_name, marked, score
+from adiabat.report.format import EVEN, VERDICT_MARKS, Format, bounds, cut_name, marked, score
+from adiabat.results.record import Ends
 from adiabat.results.verdict import Word
 
 CELL_LENGTH = 1000
@@ -65,11 +66,10 @@ class Cell:
     tag: str = ""
 
 
-def value_cell(
-    value: float | None, ends: tuple[float, float] | None = None, text: Callable[[float], str] = score
-) -> Cell:
+def value_cell(value: float | None, ends: Ends | None = None, text: Format = score) -> Cell:
     """A value with its interval; a dash for None."""
-    return Cell(DASH if value is None else text(value), [bounds(ends, text)], value=value)
+    level = DASH if value is None else text(value)
+    return Cell(level, [bounds(ends, text)], value=value)
 
 
 def pair_cell(pair: tuple[str, str], value: float | None = None, *, bold: bool = False) -> Cell:
@@ -79,13 +79,17 @@ def pair_cell(pair: tuple[str, str], value: float | None = None, *, bold: bool =
 
 def verdict_cell(verdict: Word | None) -> Cell:
     """A badge; a dash without a verdict."""
-    return (
-        Cell(DASH) if verdict is None else Cell(marked(verdict), tone=verdict.replace(" ", "-"), badge=True)
-    )
+    if verdict is None:
+        return Cell(DASH)
+    # CSS takes a space for the end of a class.
+    return Cell(marked(verdict), tone=verdict.replace(" ", "-"), badge=True)
 
 
 Content = Cell | str | float | bool | None
 """What stands in a cell: a text, a number, a truth value, nothing, or a cell with more than that."""
+
+Contents = dict[str, Content]
+"""Contents of a row by the heads of their columns."""
 
 
 def cell_of(content: Content) -> Cell:

@@ -13,9 +13,9 @@ from adiabat.report.captions import text_of
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
 from adiabat.report.measure_terms import measures_section
-from adiabat.report.pages import Facts, Group, Page, Tone, figure
+from adiabat.report.pages import Facts, Group, Page, Sections, Tone, figure
 from adiabat.report.power_section import power_section
-from adiabat.report.tables import Content, Section, Table
+from adiabat.report.tables import Contents, Section, Table
 from adiabat.results.evaluation_result import Result
 from adiabat.results.training_record import LayerChange, TrainingRecord
 
@@ -50,8 +50,14 @@ def page_of(
     tone: Tone = "plain",
 ) -> Page:
     """A page with what runs and evaluations share: the names of their models, and settings."""
-    trained = {} if result.training is None else result.training.settings
+    trained, tables = {}, []
+    if result.training is not None:
+        trained = result.training.settings
     settings = result.settings or trained
+    # The page of an evaluation has settings of its own, beside those of the training.
+    if settings != trained:
+        tables.append(("training-settings", "Settings of the training", trained))
+    time = "time for measuring" if result.datasets else "time"
     models = [
         ("model", result.model),
         ("further runs", ", ".join(result.runs)),
@@ -66,9 +72,9 @@ def page_of(
         about=models,
         sections=sections,
         facts=[("model", result.model), ("baseline", result.baseline or "")],
-        time="time for measuring" if result.datasets else "time",
+        time=time,
         settings=settings,
-        tables=[("training-settings", "Settings of the training", trained)] if trained != settings else [],
+        tables=tables,
     )
 
 
@@ -76,17 +82,19 @@ def terminal(result: Result) -> list[Table]:
     """Losses, errors and further figures of the validation, at the start and for the resulting weights."""
     record = run_of(result)
     rows = []
+    head = f"kept ({result_weights(record)})"
     for name, start, kept in _figures(record):
-        rows.append({"validation": name, "start": start, f"kept ({result_weights(record)})": kept})
-    return [Table.of(rows, title=cut(result.title, limit=200), caption=[training_sentence(record)])]
+        rows.append({"validation": name, "start": start, head: kept})
+    title, caption = cut(result.title, limit=200), [training_sentence(record)]
+    return [Table.of(rows, title=title, caption=caption)]
 
 
 def _figures(record: TrainingRecord) -> Iterator[tuple[str, str, str]]:
     """Name of each figure of the validation, at the start and for the resulting weights."""
-    measured: list[tuple[str, Sequence[tuple[int, Any]], Callable[[Any], str]]] = [
-        ("loss", record.validation_loss, texts.number),
-        (f"errors{of_pairs(record)}", record.validation_errors, integer),
-    ]
+    errors = f"errors{of_pairs(record)}"
+    measured: list[tuple[str, Sequence[tuple[int, Any]], Callable[[Any], str]]] = []
+    measured.append(("loss", record.validation_loss, texts.number))
+    measured.append((errors, record.validation_errors, integer))
     for measure, values in record.measures.items():
         measured.append((measure, values, texts.score))
     for name, points, text in measured:
@@ -105,14 +113,19 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
     """Curves and facts of a run, with a sentence where the headline of the page does not cover the run."""
     updated = f"{integer(record.trainable)} of {integer(record.parameters)}"
     if record.parameters:
-        updated += f" ({100 * record.trainable / record.parameters:.1f}{NO_BREAK}%)"
+        percent = 100 * record.trainable / record.parameters
+        updated += f" ({percent:.1f}{NO_BREAK}%)"
+    kept = result_weights(record)
+    if record.best_epoch == 0:
+        kept = "the start: no epoch improved on it"
     facts = [
         ("trained on", record.trained_on),
         ("parameters updated", updated),
         ("length", length(record)),
-        ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else result_weights(record)),
+        ("kept", kept),
     ]
-    facts += [(name, f"{start} {_ARROW} {kept}") for name, start, kept in _figures(record)]
+    for name, before, after in _figures(record):
+        facts.append((name, f"{before} {_ARROW} {after}"))
     facts += [
         ("ended because", record.stop_reason),
         ("FLOP by parameters and tokens", _flop(record.flops)),
@@ -121,7 +134,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         ("time", duration(record.seconds)),
     ]
     facts += [("note", note) for note in record.notes]
-    sections: list[Section | None] = [Facts(facts=facts)]
+    sections: Sections = [Facts(facts=facts)]
     charts = training_curves(record)
     if charts:
         sections.insert(0, figure("training", "curves", *charts, wide=False, period=period_of(record)))
@@ -141,7 +154,9 @@ def training_curves(record: TrainingRecord) -> list[Chart]:
     """Training and validation loss, then validation errors; the epoch whose weights were kept is marked."""
     by_epoch = record.epochs > 0 and record.steps > 0
     period = period_of(record)
-    label = "start kept" if record.best_epoch == 0 else f"kept: {period} {record.best_epoch}"
+    label = f"kept: {period} {record.best_epoch}"
+    if record.best_epoch == 0:
+        label = "start kept"
     kept = [(float(record.best_epoch), label, ACCENT)]
     lines = []
     if record.loss:
@@ -168,8 +183,11 @@ def _thinned(record: TrainingRecord) -> list[tuple[float, float | None]]:
     steps.
     """
     points = np.array(record.loss, dtype=np.float64)
-    means = [run.mean(axis=0) for run in np.array_split(points, min(len(points), MOST_POINTS))]
-    steps_per_epoch = record.steps / record.epochs if record.epochs > 0 and record.steps > 0 else 1.0
+    groups = np.array_split(points, min(len(points), MOST_POINTS))
+    means = [points_of.mean(axis=0) for points_of in groups]
+    steps_per_epoch = 1.0
+    if record.epochs > 0 and record.steps > 0:
+        steps_per_epoch = record.steps / record.epochs
     return [(float(step) / steps_per_epoch, float(loss)) for step, loss in means]
 
 
@@ -180,16 +198,18 @@ def layers_of(layers: Sequence[LayerChange]) -> Group | None:
         return None
     by_largest = sorted(layers, key=_by_largest_weight)
     # A tensor of zeros has no relative change.
-    by_relative = sorted((layer for layer in layers if layer.relative is not None), key=_by_relative_change)
+    known = [layer for layer in layers if layer.relative is not None]
+    by_relative = sorted(known, key=_by_relative_change)
     sections: list[Section] = [_layers(by_largest, "By change of the largest weight")]
     if by_relative:
         changes = [(layer.name, 100 * (layer.relative or 0.0)) for layer in by_relative[:LAYERS_SHOWN]]
         chart = bars("layers", changes, label="relative change of the tensor (Frobenius norm), %")
         drawn = figure("training", "layers", chart)
         sections = [drawn, _layers(by_relative, "By relative change"), *sections]
-    zeros = counted(len(layers) - len(by_relative), "tensor")
+    tensors = counted(changed, "parameter tensor")
+    zeros = counted(len(layers) - len(known), "tensor")
     lead = (
-        f"Training changed {counted(changed, 'parameter tensor')} of the query tower; {zeros} had only zeros "
+        f"Training changed {tensors} of the query tower; {zeros} had only zeros "
         "before, so no relative change is defined."
     )
     return Group(id="layers", title="Layers that changed most", folded=True, lead=lead, sections=sections)
@@ -207,14 +227,14 @@ def _by_largest_weight(layer: LayerChange) -> tuple[float, str]:
 
 def _layers(layers: Sequence[LayerChange], title: str) -> Table:
     """The first of these parameter tensors with their changes."""
-    rows: list[dict[str, Content]] = []
+    rows: list[Contents] = []
     for layer in layers[:LAYERS_SHOWN]:
-        largest = f"{texts.number(layer.largest_before)} {_ARROW} {texts.number(layer.largest_after)}"
+        before, after = texts.number(layer.largest_before), texts.number(layer.largest_after)
         change, _ = texts.signed_pair(100 * layer.largest_change, None, least=2, most=5)
-        row: dict[str, Content] = {
+        row: Contents = {
             "tensor": cut(layer.name, limit=200),
             "relative change": texts.if_known(layer.relative, _percent),
-            "largest weight": largest,
+            "largest weight": f"{before} {_ARROW} {after}",
             "(W after − W before) / (W after + W before)": f"{change}{NO_BREAK}%",
         }
         rows.append(row)
@@ -236,9 +256,11 @@ def training_sentence(record: TrainingRecord) -> str:
     ran, kind = length(record), record.kind.capitalize()
     if record.best_epoch == 0:
         return f"{kind} did not improve on the start in {ran}; the starting weights were kept."
+    sentence = f"{kind} ran {ran} and kept {result_weights(record)}"
     figures = [f"{name} {start}{NO_BREAK}{_ARROW} {kept}" for name, start, kept in _figures(record)]
-    reached = f"; on its validation set: {', '.join(figures)}" if figures else ""
-    return f"{kind} ran {ran} and kept {result_weights(record)}{reached}."
+    if figures:
+        sentence += f"; on its validation set: {', '.join(figures)}"
+    return f"{sentence}."
 
 
 def length(record: TrainingRecord) -> str:
@@ -251,7 +273,9 @@ def length(record: TrainingRecord) -> str:
 
 def of_pairs(record: TrainingRecord) -> str:
     """Unit of the validation errors, after their count."""
-    return f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
+    if not record.validation_pairs:
+        return ""
+    return f" of {integer(record.validation_pairs)} {record.unit}"
 
 
 def result_weights(record: TrainingRecord) -> str:

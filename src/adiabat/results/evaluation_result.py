@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from adiabat.core.text import NO_BREAK, counted
 from adiabat.results.power_record import Power
-from adiabat.results.record import Record
+from adiabat.results.record import Ends, Record
 from adiabat.results.training_record import TrainingRecord
 from adiabat.results.verdict import EXPLAINING, Reason, Word
 
@@ -74,12 +74,12 @@ class Change:
     similarity: str
     lower_is_better: bool
     after: float
-    after_interval: tuple[float, float] | None
+    after_interval: Ends | None
     before: float | None = None
     improvement: float | None = None
     difference: float | None = None
-    difference_interval: tuple[float, float] | None = None
-    improvement_interval: tuple[float, float] | None = None
+    difference_interval: Ends | None = None
+    improvement_interval: Ends | None = None
     p: float | None = None
     z: float | None = None
     verdict: Word | None = None

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from adiabat.results.record import Ends
+
 
 @dataclass(frozen=True, slots=True)
 class Power:
@@ -45,9 +47,9 @@ class Power:
     margin_text: str
     needed: int | None
     spread: float | None = None
-    spread_range: tuple[float, float] | None = None
-    detectable_range: tuple[float, float] | None = None
-    excludable_range: tuple[float, float] | None = None
+    spread_range: Ends | None = None
+    detectable_range: Ends | None = None
+    excludable_range: Ends | None = None
     name: str = ""
     losable: float | None = None
     varies: bool = True

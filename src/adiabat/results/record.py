@@ -19,6 +19,9 @@ from adiabat.core.version import is_newer, version_in
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Ends = tuple[float, float]
+"""Lower and upper end of an interval, at 95 % unless a field says otherwise."""
+
 FORMAT = 6
 """Version of the layout of all records; adiabat 0.1 wrote 1 to 4, and each kind of record had its own number
 up to 3."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from adiabat.results.record import Record
+from adiabat.results.record import Ends, Record
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.frontier import Crossing, Profile
 from adiabat.scaling_laws.held_out import Coverage
@@ -95,8 +95,8 @@ class LineRecord:
 
     slope: float
     intercept: float
-    low: tuple[float, float] | None
-    high: tuple[float, float] | None
+    low: Ends | None
+    high: Ends | None
     at: list[float]
     values: list[float]
 
@@ -201,7 +201,7 @@ class Correlation:
     family: str | None
     runs: int
     value: float | None
-    interval: tuple[float, float] | None
+    interval: Ends | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,13 +226,13 @@ class Choice:
     tokens: float
     flops: float
     loss: float | None
-    law: tuple[float, float] | None
-    run: tuple[float, float] | None
+    law: Ends | None
+    run: Ends | None
     memory: int | None
     wins: float | None = None
-    held_out: tuple[float, float] | None = None
+    held_out: Ends | None = None
     line: float | None = None
-    line_held_out: tuple[float, float] | None = None
+    line_held_out: Ends | None = None
 
     @property
     def option(self) -> Option:
@@ -257,7 +257,7 @@ class HeldOutLoss:
     reach: float
     loss: float
     predicted: float
-    law: tuple[float, float]
+    law: Ends
     line: float | None
 
 

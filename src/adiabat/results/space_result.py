@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from adiabat.results.record import Record
+from adiabat.results.record import Ends, Record
 
 Whose = Literal["both", "queries", "documents"]
 """Tower whose vectors a number describes."""
@@ -32,11 +32,11 @@ class SpaceNumber:
     formula: str
     source: str
     after: float | None
-    after_interval: tuple[float, float] | None = None
+    after_interval: Ends | None = None
     before: float | None = None
-    before_interval: tuple[float, float] | None = None
+    before_interval: Ends | None = None
     difference: float | None = None
-    difference_interval: tuple[float, float] | None = None
+    difference_interval: Ends | None = None
 
     @property
     def changed(self) -> bool:

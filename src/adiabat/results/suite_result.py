@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from adiabat.results.evaluation_result import Change, GridComparison
-from adiabat.results.record import Record
+from adiabat.results.record import Ends, Record
 from adiabat.results.verdict import Word
 
 Kind = Literal[
@@ -90,7 +90,7 @@ class Score:
     measure: str
     similarity: str
     value: float
-    interval: tuple[float, float] | None
+    interval: Ends | None
     lower_is_better: bool = False
     is_proof: bool = True
 

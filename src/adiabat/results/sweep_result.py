@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, TypeGuard
 
 from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.rate_search_result import Drift
+from adiabat.results.record import Ends
 from adiabat.results.suite_result import Kind, SuiteResult
 from adiabat.results.training_record import LayerChange
 from adiabat.results.verdict import Word
@@ -179,7 +180,7 @@ class CaseChange:
     percent: bool
     values: list[float]
     mean: float | None
-    interval: tuple[float, float] | None
+    interval: Ends | None
     difference: float | None
     verdicts: dict[Word, int]
     runs: int
