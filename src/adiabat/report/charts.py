@@ -99,7 +99,6 @@ class ForestRow:
     Attributes:
         text: Text after the row.
         main: Whether the mark is a diamond and the label bold.
-        runs: Values of single runs, as ticks below.
     """
 
     label: str
@@ -108,7 +107,6 @@ class ForestRow:
     verdict: Word | None
     text: str = ""
     main: bool = False
-    runs: Sequence[float] = ()
 
 
 @_chart
@@ -117,10 +115,8 @@ def forest(
     rows: Sequence[ForestRow],
     *,
     label: str,
-    tick: Format | None = None,
     narrow: bool = False,
     flipped: bool = False,
-    zero: bool = True,
 ) -> None:
     """Values with their intervals, a row each; `narrow` has labels above rows, for phones, `flipped` has
     lower values on the right.
@@ -129,14 +125,14 @@ def forest(
     axes = _open_axes(figure, grid="x")
     for position, row in enumerate(rows):
         _draw_row(axes, position, row, narrow=narrow)
-    if zero:
-        axes.axvline(0, color=MUTED, linewidth=1, zorder=1)
+    # Intervals that cross this line show no difference.
+    axes.axvline(0, color=MUTED, linewidth=1, zorder=1)
     axes.set_ylim(len(rows) - 0.4, -0.8 if narrow else -0.6)
     axes.set_yticks(range(len(rows)), ["" if narrow else row.label for row in rows])
     for text, row in zip(axes.get_yticklabels(), rows, strict=True):
         text.set(color=INK, fontweight="bold" if row.main else "normal")
     axes.set_xlabel(label)
-    axes.xaxis.set_major_formatter(_ticks(tick or difference_tick))
+    axes.xaxis.set_major_formatter(_ticks(difference_tick))
     axes.locator_params(axis="x", nbins=4 if narrow else 6, steps=[1, 2, 5, 10])
     axes.margins(x=0.06)
     if flipped:
@@ -144,7 +140,7 @@ def forest(
 
 
 def _draw_row(axes: "Axes", position: int, row: ForestRow, *, narrow: bool) -> None:
-    """The interval, the mark, single runs and the label of a row."""
+    """The interval, the mark and the label of a row."""
     colour, weight = VERDICT_COLOURS[row.verdict], "bold" if row.main else "normal"
     axes.plot(row.interval, [position] * 2, color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
     face, mark = PAPER if row.verdict == "undecided" else colour, "D" if row.main else "o"
@@ -158,16 +154,6 @@ def _draw_row(axes: "Axes", position: int, row: ForestRow, *, narrow: bool) -> N
         markeredgewidth=1.8,
         zorder=3,
     )
-    if len(row.runs) > 1:
-        axes.plot(
-            row.runs,
-            [position + 0.24] * len(row.runs),
-            "|",
-            markersize=6,
-            markeredgewidth=1.2,
-            color=ACCENT,
-            zorder=3,
-        )
     beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8.5}
     if narrow:
         # The line at 0 passes behind the label, not through it.
@@ -207,7 +193,6 @@ class Panel:
         log: Axes that are logarithmic: "", ``x``, ``y`` or ``xy``.
         across: Horizontal lines: height, label and colour.
         down: Vertical lines, likewise.
-        band: Heights between which the background is shaded.
         integers: Whether the horizontal axis has integer ticks.
         ticks: Tick positions; empty leaves them to the axis.
         linear_to: Above 0, the horizontal axis is linear up to here and logarithmic beyond.
@@ -221,7 +206,6 @@ class Panel:
     log: str = ""
     across: Sequence[tuple[float, str, str]] = ()
     down: Sequence[tuple[float, str, str]] = ()
-    band: tuple[float, float] | None = None
     integers: bool = False
     from_zero: bool = False
     x_tick: Format | None = None
@@ -250,8 +234,6 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
     axes.set(xscale="log" if "x" in panel.log else "linear", yscale="log" if "y" in panel.log else "linear")
     if panel.linear_to:
         axes.set_xscale("symlog", linthresh=panel.linear_to, linscale=0.6)
-    if panel.band:
-        axes.axhspan(*panel.band, color=RULE, alpha=0.55, linewidth=0, zorder=0)
     for line in panel.lines:
         _draw_line(axes, line)
     if panel.failed:

@@ -47,7 +47,7 @@ def _change(case: Case, task: str) -> str:
     change = case.change(task)
     cell = change_cell(change)
     counts = {} if change is None else change.verdicts
-    verdicts = list(counts)
+    verdicts: list[str] = list(counts)
     # Runs that disagree are counted.
     if len(counts) > 1:
         verdicts = [f"{word} in {count}" for word, count in counts.items()]
