@@ -143,7 +143,7 @@ MISTAKES: list[Mistake] = [
     (imported("wide.npy", *IDS), "encoder's width 32, got 7"),
     (imported("good.npy"), "must come with ids"),
     (imported("none.npy", *IDS), "none.npy", "there is none"),
-    (imported("text.npy", *IDS), "text.npy", "must be undamaged", "numpy.save"),
+    (imported("text.npy", *IDS), "text.npy", "npy file", "numpy.save"),
     (embed("corpus.jsonl", *IDS), "--ids names the rows of --import", "give both, or neither"),
     (imported("good.npy", "--append", out="store"), "--append encodes a corpus, and --import takes vectors"),
     (embed("corpus.jsonl", "--append", out="store"), "document ids must be new to store", '"d0"'),

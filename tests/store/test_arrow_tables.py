@@ -81,11 +81,9 @@ def test_codes_of_vectors_are_told_that_their_scale_is_missing(tmp_path: Path, d
 
 
 def test_bfloat16_and_structs_are_told_what_to_save(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="bfloat16 .* to float32"):
+    with pytest.raises(StoreError, match="save bfloat16 as float32"):
         imported(tmp_path, own_vectors().astype(np.float16).view("V2"))
     rows = [{"values": row, "width": 8} for row in own_vectors().tolist()]
     pq.write_table(pa.table({"id": IDS, "vector": rows}), tmp_path / "v.parquet")
-    with pytest.raises(
-        StoreError, match="got a column of struct<values: .* a struct to its field of numbers"
-    ):
+    with pytest.raises(StoreError, match="keep the field with the numbers: values, width"):
         import_vectors(tmp_path / "v.parquet", tmp_path / "s")

@@ -49,11 +49,10 @@ Ids = AnyPath | Sequence[str] | Sequence[int] | np.ndarray
 """Ids as callers may give them: a file, a list or an array."""
 
 CODES = (
-    "convert them, such as bfloat16 (|V2), to float32, and a struct to its field of numbers; integers may be "
-    "codes, whose scale is missing: save codes * scale + offset, as the engine that made them reads them (of "
-    "one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1)"
+    "integers may be codes, whose scale is missing: save codes * scale + offset, as the engine that made "
+    "them reads them (of one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1)"
 )
-"""Advice on vectors that are no floats: it holds for plain numbers and for codes of a quantiser."""
+"""Advice on vectors of integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +131,32 @@ def _named_column(
     wanted = (columns[name],) if name in columns else usual
     found = next((each for each in wanted if each in present), "")
     if not found and (required or name in columns):
+        remedy = "name a column that is there" if name in columns else f"rename it, or add ?{name}=NAME"
         raise StoreError(
-            f"{path}: must have a column named {' or '.join(wanted)}, got {', '.join(present)}; "
-            f"rename it, or add ?{name}=NAME"
+            f"{path}: must have a column named {' or '.join(wanted)}, got {', '.join(present)}; {remedy}"
         )
     return found
 
 
 def _open_numpy(path: Path, block_rows: int) -> VectorSource:
     """An npy file of vectors, which holds no ids."""
-    array = _mapped(path)
-    # `numpy.load` gives a mapping of arrays for an archive, and bytes for the numbers of a bfloat16.
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
-        given = (
-            f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive (npz)"
+    # numpy would also open an archive of several arrays, and advise to unpickle any other file.
+    with path.open("rb") as file:
+        head = file.read(6)
+    if head.startswith(b"PK"):
+        raise StoreError(
+            f"{path}: must be an npy file, got an archive of several (npz); write the one array with "
+            "numpy.save"
         )
-        raise StoreError(f"{path}: vectors must be a float array of two dimensions, got {given}; {CODES}")
+    if not head.startswith(b"\x93NUMPY"):
+        beginning = f"one that begins with {head!r}" if head else "an empty file"
+        raise StoreError(f"{path}: must be a whole npy file, got {beginning}; write it with numpy.save")
+    array = _mapped(path)
+    if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
+        raise StoreError(
+            f"{path}: vectors must be a float array of two dimensions, got {array.dtype} of shape "
+            f"{array.shape}; {_advice_on(array)}"
+        )
 
     def blocks() -> Iterator[tuple[None, BlockArray]]:
         for start in range(0, len(array), block_rows):
@@ -157,11 +166,22 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
     return VectorSource(array.shape[1], False, blocks())
 
 
-def _mapped(path: Path) -> Any:
+def _advice_on(array: np.ndarray) -> str:
+    """How an array of other numbers, or of other dimensions, becomes one of vectors."""
+    if array.dtype.kind in "iub" and array.ndim == 2:
+        return CODES
+    # numpy's files keep the two bytes of a bfloat16, and not its name.
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2:
+        return "save bfloat16 as float32"
+    return "save one"
+
+
+def _mapped(path: Path) -> np.ndarray:
     """An npy file, mapped into memory."""
     remedy = "write it again with numpy.save, as numbers and not as Python objects"
     with reading(path, remedy=remedy, error=StoreError):
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
 
 
 def _open_table(path: Path, block_rows: int, named: Mapping[str, str]) -> VectorSource:
@@ -201,7 +221,12 @@ def _lists(path: Path, column: Any) -> Any:
         column, kind = column.storage, kind.storage_type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not pa.types.is_floating(kind.value_type):
-        raise StoreError(f"{path}: vectors must be lists of floats, got a column of {kind}; {CODES}")
+        advice = "convert it"
+        if pa.types.is_struct(kind):
+            advice = f"keep the field with the numbers: {', '.join(field.name for field in kind)}"
+        elif pa.types.is_integer(kind.value_type if is_list else kind):
+            advice = CODES
+        raise StoreError(f"{path}: vectors must be lists of floats, got a column of {kind}; {advice}")
     return column
 
 
@@ -216,7 +241,11 @@ def _list_array(path: Path, column: Any, start: int, width: int) -> BlockArray:
     lengths = _lengths(column)
     odd = np.flatnonzero(lengths != width)
     if len(odd):
-        faults = (f"row {start + row} has {lengths[row]} numbers" for row in odd)
+        nulls = column.is_null()
+        faults = []
+        for row in odd.tolist():
+            found = "is null" if nulls[row].as_py() else f"has {lengths[row]} numbers"
+            faults.append(f"row {start + row} {found}")
         raise StoreError(
             f"{path}: vectors must all have {width} numbers, got "
             f"{several(faults, of='rows')}; correct or drop them"
@@ -232,8 +261,14 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
     except ImportError as error:
         reraise_unrelated(error)
         raise MissingDependencyError("faiss-cpu", extra="faiss", purpose="reading a faiss index") from error
-    # Of a binary index faiss knows no name here.
-    with reading(path, remedy="import the original vectors", error=StoreError):
+    with path.open("rb") as file:
+        is_binary = file.read(2) == b"IB"
+    if is_binary:
+        raise StoreError(
+            f"{path}: must hold vectors of floats, got a binary index of one bit a dimension; import the "
+            "original vectors"
+        )
+    with reading(path, remedy="write it again with faiss.write_index", error=StoreError):
         index = faiss.read_index(str(path))
     # Lists packed for faiss's fast scan: reconstructing their vectors would crash the process.
     ivf = faiss.try_extract_index_ivf(index)
@@ -299,14 +334,27 @@ def read_ids(ids: Ids) -> Iterator[str]:
         return _column_ids(path, columns)
     if path.suffix not in (".json", ".npy"):
         return _text_ids(path)
-    with reading(path, remedy="write it again, as a list of strings", error=StoreError):
-        if path.suffix == ".json":
-            found = json.loads(path.read_text(encoding="utf-8-sig"))
-        else:
-            found = np.load(path, allow_pickle=False)
-    if not isinstance(found, list | np.ndarray):
-        raise StoreError(f"{path}: ids must be one list, got {type(found).__name__}; write one")
+    found = _json_ids(path) if path.suffix == ".json" else _npy_ids(path)
     return iter(_plain_ids(path, found))
+
+
+def _json_ids(path: Path) -> list[object]:
+    """Ids in a JSON file, which holds one list."""
+    with reading(path, remedy="write it again, as a list of strings", error=StoreError):
+        ids = json.loads(path.read_text(encoding="utf-8-sig"))
+    if not isinstance(ids, list):
+        raise StoreError(f"{path}: ids must be one list, got {type(ids).__name__}; write one")
+    return ids
+
+
+def _npy_ids(path: Path) -> np.ndarray:
+    """Ids in an npy file, which holds one array of strings or numbers."""
+    with reading(path, remedy="save strings or numbers, such as ids.astype(str)", error=StoreError):
+        array = np.load(path, allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.ndim != 1:
+        kind = f"one of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive (npz)"
+        raise StoreError(f"{path}: ids must be an array of one dimension, got {kind}; save one")
+    return array
 
 
 def _text_ids(path: Path) -> Iterator[str]:
