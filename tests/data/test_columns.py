@@ -107,7 +107,11 @@ def test_a_grid_has_objects_by_language_and_a_mapping_overrides_aliases():
     ("mapping", "names", "facts"),
     [
         ({}, ("question", "answer", "passage"), ['got "passage", "answer"', "one column for positive"]),
-        ({}, ("premise", "hypothesis", "label"), ['"premise", "hypothesis"', "objects by language"]),
+        (
+            {},
+            ("premise", "hypothesis", "label"),
+            ["premise and hypothesis as objects by language", "got one text each"],
+        ),
         (
             {},
             ("query", "reply"),
@@ -127,7 +131,7 @@ def test_a_row_without_its_columns_is_refused_with_what_to_map(mapping, names, f
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ({"positve": "answer"}, "columns must map names of one kind of row, got positve;"),
+        ({"positve": "answer"}, "got positve; did you mean positive"),
         ({"doc_id": "a", "query": "b"}, "columns must map names of one kind of row, got doc_id, query;"),
         ({"doc_id": "a"}, "columns must map .*query, positive here, got doc_id; leave these out"),
     ],

@@ -32,6 +32,7 @@ _USUAL = frozenset(("metadata", "pos_scores", "neg_scores", "vector", "embedding
 and vectors of an import."""
 
 
+# How a user says which columns a file's rows have.
 _WHERE_MAPPED = 'in columns (NAME = "COLUMN") or behind the path (?NAME=COLUMN)'
 _MAP = f"map what is missing {_WHERE_MAPPED}; CSV and TSV begin with a header of names"
 
@@ -93,7 +94,7 @@ class Remarks:
         return sentences
 
     def warn(self, source: str | Path) -> None:
-        """Warn of all remarks on a source."""
+        """Warn of all remarks, behind the name that the caller gave the source."""
         for sentence in self.sentences():
             warnings.warn(f"{in_callers_words(source)}: {sentence}", stacklevel=2)
 
@@ -129,6 +130,11 @@ class Columns:
         self.labelled = False
         self._noted: set[str] = set()
         self._document_columns: dict[tuple[str, ...], tuple[list[str], list[str], str | None]] = {}
+        for name in self.mapping:
+            if name not in COLUMN_ALIASES:
+                near = difflib.get_close_matches(name, COLUMN_ALIASES, n=1)
+                advice = f"did you mean {near[0]}?" if near else f"the names are {', '.join(COLUMN_ALIASES)}"
+                raise ConfigError(f"columns must map names that rows have, got {name}; {advice}")
         # One row is of one kind, so that no mapping can serve two.
         self.layouts = [layout for layout, names in OF_LAYOUT.items() if self.mapping.keys() <= {*names}]
         if not self.layouts:
@@ -229,12 +235,20 @@ class Columns:
                 raise DataError(f"{self._lacking(row, possible)}; {_MAP}")
         if {"examples", "corpus"}.issubset(possible) and _is_document(row):
             possible.remove("examples")
+        has_plain_texts = False
         for layout in possible:
             columns = [self.find(name, row) for name in REQUIRED[layout]]
             present = [row.values[column] for column in columns if column is not None]
-            is_whole = len(present) == len(columns)
-            if is_whole and (layout != "grid" or all(isinstance(value, Mapping) for value in present)):
+            if len(present) < len(columns):
+                continue
+            if layout != "grid" or all(isinstance(value, Mapping) for value in present):
                 return layout
+            has_plain_texts = True
+        if has_plain_texts:
+            raise DataError(
+                f"{row.location}: must have premise and hypothesis as objects by language, got one text each; "
+                'give objects, such as {"en": "text"}'
+            )
         raise DataError(f"{self._lacking(row, possible)}; {_MAP}")
 
     def _lacking(self, row: Row, layouts: Sequence[Layout]) -> str:

@@ -311,7 +311,8 @@ class _Contest:
         *runs, last = [task_scores.samples[:1] for task_scores in part.scores]
         known = [*self.known, Reason.SEEN_DOCUMENTS] if part.name == "seen documents" else self.known
         is_retained = self.dataset.role == "retain"
-        return _changes(runs, last, **self._drawing, known=known, is_retained=is_retained)[0]
+        (change,) = _changes(runs, last, **self._drawing, known=known, is_retained=is_retained)
+        return change
 
     def _decision(self, scores: list[TaskScores]) -> Decision:
         """The units that decide; without a baseline all, since there is nothing to decide."""
@@ -373,7 +374,7 @@ class _Contest:
         )
 
     def changed_queries(self, part: ScoredPart) -> list[ChangedQuery]:
-        """Examples among the queries that decide."""
+        """Queries among those that decide whose top results changed, for the page."""
         examples = self.dataset.examples
         if self.before is None or isinstance(examples, LanguageGridSet):
             return []
@@ -432,7 +433,7 @@ def dataset_result(
     by_main = [each for each in after.grids if each.similarity == after.samples[0].similarity]
     cells = by_main[0].values[..., 0].size
     # Over several runs cells have no verdict: the number of flips says nothing.
-    is_flipped = before is not None and len(runs) == 1
+    is_tested = before is not None and len(runs) == 1
     grids = []
     for number in range(len(after.grids)):
         of_runs = [scores.grids[number] for scores in runs]
@@ -447,7 +448,7 @@ def dataset_result(
         pairs=sum(each.total * cells for each in by_main),
         languages=list(grid.languages),
         grid=grids,
-        notes=[*result.notes, *flips_notes(cells if is_flipped else 0, requested=resamples)],
+        notes=[*result.notes, *flips_notes(cells if is_tested else 0, requested=resamples)],
     )
 
 
@@ -471,7 +472,7 @@ def _near_queries(part: ScoredPart) -> int | None:
 
 
 def _part(part: ScoredPart, change: Change) -> Part:
-    """The record of a part of the queries."""
+    """A part of the queries as the result records it."""
     scores = part.scores[0]
     return Part(part.name, len(scores.units), change, above=int(scores.facts.get(ABOVE, 0)))
 

@@ -145,8 +145,8 @@ def _advice(
 ) -> Advice:
     section, memory = settings.plan, _held(rows)
     recommended = recommend(fits, budgets, data_tokens=section.data_tokens, seed=settings.run.seed)
-    # Its run of the largest budget has the settings that the advice repeats.
     rival = recommended.runner_up
+    # The run of the largest budget has the settings that the advice repeats.
     of_best = [row for row in rows if row.way == recommended.best.option.way]
     run = max(of_best, key=attrgetter("budget"))
     largest = max(row.budget for row in rows if row.way.kind == run.way.kind)
@@ -286,7 +286,7 @@ def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advi
 
 
 SHOWN = 4
-"""Number of options named if resampled runs disagree."""
+"""Number of options named with their share of the laws fitted to resampled runs."""
 
 OWN = "runs of the scaling experiment"
 
