@@ -44,7 +44,10 @@ def _percent(value: float) -> str:
 
 def step_time(seconds: float) -> str:
     """Time of an optimiser step, to three digits."""
-    return f"{seconds:.2f}{NO_BREAK}s" if seconds >= 0.995 else f"{1000 * seconds:.3g}{NO_BREAK}ms"
+    if seconds >= 0.995:
+        return f"{seconds:.2f}{NO_BREAK}s"
+    milliseconds = 1000 * seconds
+    return f"{milliseconds:.3g}{NO_BREAK}ms"
 
 
 def _speed_column(result: SweepResult) -> CaseColumn:
@@ -64,7 +67,10 @@ def speed_of(result: SweepResult, case: Case) -> Speed | None:
 
 
 def _rate(texts_per_second: float) -> str:
-    return f"{texts_per_second:,.0f}" if texts_per_second >= 10 else f"{texts_per_second:.1f}"
+    """A speed; slow models have a decimal."""
+    if texts_per_second < 10:
+        return f"{texts_per_second:.1f}"
+    return f"{texts_per_second:,.0f}"
 
 
 def _quality_and_speed(result: SweepResult) -> Figure:
@@ -98,7 +104,10 @@ def _speed_panel(result: SweepResult, task: SuiteTask) -> Panel:
 
 
 def _is_above(score: Score, other: Score) -> bool:
-    return score.value < other.value if score.lower_is_better else score.value > other.value
+    """Whether one score is better than the other, in the direction of their measure."""
+    if score.lower_is_better:
+        return score.value < other.value
+    return score.value > other.value
 
 
 def _is_faster(speed: Speed, other: Speed) -> bool:

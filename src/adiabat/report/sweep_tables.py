@@ -287,7 +287,10 @@ def pair_columns(result: SweepResult) -> list[CaseColumn]:
 
 
 def _sides(improved: float | None, worsened: float | None) -> str:
-    return DASH if improved is None or worsened is None else f"{count(improved)}/{count(worsened)}"
+    """Better and worse pairs; a dash where the test was not made."""
+    if improved is None or worsened is None:
+        return DASH
+    return f"{count(improved)}/{count(worsened)}"
 
 
 def count(value: float) -> str:
@@ -308,9 +311,12 @@ def drift_columns(result: SweepResult, group: str | None = None) -> list[CaseCol
 
 
 def _drift_means(run: SweepRun, group: str | None) -> Mapping[str, float]:
+    """Drift of a run by measure, over all probes or over one group."""
     if run.drift is None:
         return {}
-    return run.drift.means if group is None else run.drift.groups.get(group, {})
+    if group is None:
+        return run.drift.means
+    return run.drift.groups.get(group, {})
 
 
 def _drift_cell(runs: Sequence[SweepRun], name: str, group: str | None) -> Cell:
@@ -340,7 +346,9 @@ def layer_table(result: SweepResult) -> Table | None:
                 )
     caption = [f"{name}: {formula}" for name, formula in formulas.items()]
     kinds: dict[str, ColumnKind] = {names.head.head: "name", "most changed": "code", "next": "code"}
-    return Table.of(rows, kinds, caption=caption) if rows else None
+    if not rows:
+        return None
+    return Table.of(rows, kinds, caption=caption)
 
 
 def sweep_csv(result: SweepResult) -> str:

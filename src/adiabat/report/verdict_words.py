@@ -1,6 +1,6 @@
 """Reasons of verdicts in sentences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from adiabat.results.verdict import Reason
 
@@ -23,8 +23,3 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.RUNS_DIFFER: "the runs of the model differ in more than the seed",
     Reason.EQUAL_RUNS: "runs of the model have equal weights, so that intervals over runs are too narrow",
 }
-
-
-def because(reasons: Sequence[Reason]) -> str:
-    """Why a verdict says no more, in a phrase."""
-    return "; ".join(SENTENCES[reason] for reason in reasons)
