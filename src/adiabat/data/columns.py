@@ -246,8 +246,8 @@ class Columns:
             has_plain_texts = True
         if has_plain_texts:
             raise DataError(
-                f"{row.location}: must have premise and hypothesis as objects by language, got one text each; "
-                'give objects, such as {"en": "text"}'
+                f"{row.location}: must have premise and hypothesis as objects by language, got one text "
+                'each; give objects, such as {"en": "text"}'
             )
         raise DataError(f"{self._lacking(row, possible)}; {_MAP}")
 

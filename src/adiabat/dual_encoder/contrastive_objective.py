@@ -241,17 +241,16 @@ class PairContrast:
                 self.passes = before
 
     def relieve(self) -> str | None:
-        """Make passes smaller after a shortage of a GPU's memory; the note says how, None that they were
-        smaller already.
+        """Make passes smaller after a shortage of a GPU's memory, and say how; None if they cannot be
+        smaller.
         """
         tokens = self.passes.relieve()
         if tokens is None:
             return None
         return (
-            f"the memory of the GPU did not hold a step: from here on, passes have {tokens:,} "
-            "tokens and keep no graph, which changes the "
-            "last digits alone; memory.cached = true with memory.chunk_tokens "
-            f"= {tokens} does so from the start"
+            f"the memory of the GPU did not hold a step: from here on, passes have {tokens:,} tokens and "
+            "keep no graph, which changes the last digits alone; memory.cached = true with "
+            f"memory.chunk_tokens = {tokens} does so from the start"
         )
 
     def loss(self, step: int) -> Tensor:

@@ -247,20 +247,21 @@ def _at_equal_gain(others: Sequence[str], view: SweepAnalysis) -> EqualGain | No
     Only gains above 0 of cases are considered. None if no two methods reach the same one.
     """
     lines = {}
-    for position, method in enumerate(view.methods):
+    for number, method in enumerate(view.methods):
         if method.line:
-            lines[position] = [view.cases[case] for case in method.cases]
+            lines[number] = [view.cases[case] for case in method.cases]
     gains = set[float]()
     for cases in lines.values():
         gains.update(case.gain for case in cases if case.gain is not None and case.gain > 0)
     most = None
     for gain in sorted(gains):
         costs = []
-        for position, cases in lines.items():
+        for number, cases in lines.items():
             # A method may reach a gain more than once: take the lowest drift, otherwise the first.
-            if several := list(_costs(others, position, cases, gain)):
+            if several := list(_costs(others, number, cases, gain)):
                 costs.append(min(several, key=_by_drift))
-        if len(costs) >= max(2, len(most.costs) if most else 0):
+        fewest = 2 if most is None else len(most.costs)
+        if len(costs) >= fewest:
             most = EqualGain(gain, sorted(costs, key=_by_drift))
     return most
 

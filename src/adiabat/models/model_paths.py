@@ -78,7 +78,7 @@ def require_name(model: str, *, named_by: str | None = None) -> None:
         JobError: If it is a job that is not finished.
     """
     path = Path(directory_of(model))
-    if exists(path) and path.is_file():
+    if is_there(path, error=ModelError) and path.is_file():
         raise ModelError(f"{_demand(named_by)}, got {model}, a file; name a model")
     if path.is_dir():
         require_model(path)
