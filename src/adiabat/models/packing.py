@@ -182,13 +182,13 @@ def attention_of_segments(
     return attended.unsqueeze(0).to(value.dtype)
 
 
-LIBRARY = "adiabat"
-"""Namespace of our operators in torch."""
+NAMESPACE = "adiabat" + 2 * ":"
+"""What torch puts before the names of our operators."""
 
 
 # An operator of its own: torch's `varlen_attn` came with 2.10, changed its arguments since, and sums
 # gradients in no fixed order.
-@torch.library.custom_op("::".join((LIBRARY, "attention_of_segments")), mutates_args=(), device_types="cuda")
+@torch.library.custom_op(NAMESPACE + "attention_of_segments", mutates_args=(), device_types="cuda")
 def _segments(
     query: Tensor,
     key: Tensor,
@@ -211,7 +211,7 @@ def _segments_shapes(query: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
     return torch.empty_like(query), query.new_empty(query.shape[1], query.shape[0], dtype=torch.float32)
 
 
-@torch.library.custom_op("::".join((LIBRARY, "gradient_of_segments")), mutates_args=(), device_types="cuda")
+@torch.library.custom_op(NAMESPACE + "gradient_of_segments", mutates_args=(), device_types="cuda")
 def _segments_gradient(
     gradient: Tensor,
     query: Tensor,
