@@ -150,8 +150,13 @@ def evaluate_datasets(
     if run_differences:
         known.append(Reason.RUNS_DIFFER)
     contests = []
+    of_stores: dict[int, tuple[list[System], System | None]] = {}
     for dataset in datasets:
-        systems = _systems(dataset, models, prints, has_baseline=baseline is not None)
+        # Data sets of one store share its systems: a baseline's store is compared with it once, id by id.
+        systems = of_stores.get(id(dataset.store))
+        if systems is None:
+            systems = _systems(dataset, models, prints, has_baseline=baseline is not None)
+            of_stores[id(dataset.store)] = systems
         contests.append(_Contest(dataset, *systems, trained or [None] * len(models), known, settings, watch))
     befores = [contest.before for contest in contests]
     used = [before.store for before in befores if before]
