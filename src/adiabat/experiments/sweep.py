@@ -165,9 +165,12 @@ def _result(runner: SweepRunner, rows: Sequence[SweepRun], targets: Sequence[str
     models, inputs = runner.inputs()
     cases, records = complete_cases(runner.trials, rows), runner.start_records()
     compared = compared_models(runner, cases, rows)
+    trained = ", ".join(models)
     verb = "tuning the query tower of" if settings.sweep.verb == "tune" else "training"
+    speed = {name: record.speed for name, record in records.items() if record.speed is not None}
+    sources = {task.name: {"source": task.source, "sha256": task.sha256} for task in tasks}
     result = SweepResult(
-        title=f"{settings.sweep.name}: {verb} {', '.join(models)}",
+        title=f"{settings.sweep.name}: {verb} {trained}",
         command=runner.command,
         created=now(),
         seconds=sum(run.seconds for run in rows) + runner.counts.seconds,
@@ -179,15 +182,15 @@ def _result(runner: SweepRunner, rows: Sequence[SweepRun], targets: Sequence[str
         pairings=[],
         baseline=None,
         resamples=settings.measure.resamples,
-        model=", ".join(models),
+        model=trained,
         targets=list(targets),
         varied=settings.varied,
         runs=list(rows),
         starts=list(records),
-        speed={name: record.speed for name, record in records.items() if record.speed is not None},
+        speed=speed,
         noise=runner.noise,
         settings=settings.recorded(),
-        inputs={**{task.name: {"source": task.source, "sha256": task.sha256} for task in tasks}, **inputs},
+        inputs={**sources, **inputs},
         notes=[*comparison_notes(runner, cases, rows), *runner.notes],
     )
     findings = with_findings(result, compared, settings.measure.loss_margin(), runner.watch)
