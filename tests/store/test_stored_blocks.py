@@ -270,8 +270,8 @@ def test_a_gpu_is_waited_for_a_few_times_a_block(
         counts = np.zeros((2, 5, 2), dtype=np.int64)
         thresholds = np.array([[0.5, 0.25]] * 4 + [[0.5, np.inf]], dtype=np.float32)
         search_module._count_block(queries, exclusions, thresholds, counts, block)
-        # For each of two thresholds: which pairs are undecided, their exact scores, and the counts.
-        assert len(waits) == 2 * 3
+        # Which pairs are undecided, the counts of others, quick scores and sums of the undecided.
+        assert len(waits) == 4
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

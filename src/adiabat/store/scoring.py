@@ -296,33 +296,15 @@ class Block:
         return scores, relative * (queries.lengths + self.longest) ** 2
 
     def at_least(self, queries: Queries, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
-        """Documents that score at least a query's level (NaN for none)."""
-        scores, error = self.approximate(queries)
-        return on_host(self.reached(queries, np.arange(len(levels)), levels, scores, error))
-
-    def reached(
-        self,
-        queries: Queries,
-        rows: PairRows,
-        levels: Float[np.ndarray, " n"],
-        scores: Float32[Tensor, "n b"],
-        error: Float64[np.ndarray, " n"],
-    ) -> Bool[Tensor, "n b"]:
-        """Documents that score at least the level of each query in `rows`, by their quick scores, and by
-        exact ones where these are undecided.
-
-        With ``e`` the bound on the error: those at the level plus ``e`` or more surely reach it, those below
-        the level minus ``e`` surely do not. The exact score decides between both.
+        """Documents that score at least a query's level (NaN for none), by quick scores, and by exact ones
+        where these are undecided.
         """
-        thresholds = scale(levels, queries.similarity)
-        # Bounds in float32 like the scores, rounded away from the threshold.
-        with np.errstate(over="ignore"):
-            high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))
-            low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))
-        above = reach(scores, high)
-        row, column = places(reach(scores, low) ^ above)
-        is_above = self.exact(queries, rows[row], column) >= levels[row]
-        above.index_put_((queries.on_device(row), queries.on_device(column)), queries.on_device(is_above))
+        scores, error = self.approximate(queries)
+        low, high = clear_bounds(levels, error, queries.similarity)
+        surely = reach(scores, high)
+        query, document = places(reach(scores, low) ^ surely)
+        above: Bool[np.ndarray, "q b"] = on_host(surely)
+        above[query, document] = self.exact(queries, query, document) >= levels[query]
         return above
 
     def exact(self, queries: Queries, query: PairRows, document: PairRows) -> PairScores:
@@ -359,6 +341,22 @@ def scale(scores: Float[np.ndarray, "..."], similarity: Similarity) -> Float64[n
     if similarity == "distance":
         wide = np.where(wide > 0, np.inf, -np.square(wide))
     return wide
+
+
+def clear_bounds(
+    levels: Float[np.ndarray, "..."], error: Float64[np.ndarray, "..."], similarity: Similarity
+) -> tuple[Float32[np.ndarray, "..."], Float32[np.ndarray, "..."]]:
+    """Quick scores below which a document surely misses a level, and from which it surely reaches it.
+
+    With ``e`` the bound on the error of quick scores, they are the level minus ``e`` and the level plus
+    ``e``. Between both the exact score decides.
+    """
+    thresholds = scale(levels, similarity)
+    # Bounds in float32 like the scores, rounded away from the threshold.
+    with np.errstate(over="ignore"):
+        low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))
+        high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))
+    return low, high
 
 
 def pair_slices(count: int, size: int) -> Iterator[slice]:

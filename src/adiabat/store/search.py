@@ -27,6 +27,7 @@ from adiabat.store.scoring import (
     Queries,
     QueryArray,
     checked_queries,
+    clear_bounds,
     exact_pairs,
     is_cpu,
     on_host,
@@ -354,20 +355,46 @@ def _count_block(
     counts: Int64[np.ndarray, "2 q p"],
     block: Block,
 ) -> None:
-    """Add to the counts of all documents and of removed ones."""
+    """Add to the counts of all documents and of removed ones: by the quick score if it decides clearly,
+    otherwise by the exact one.
+
+    A GPU is waited for four times a block, however many thresholds there are.
+    """
+    if not thresholds.size:
+        return
     scores, error = block.approximate(queries)
     barred = exclusions.on(block)
     # NaN never counts as at least as high.
     barred.fill_pairs(scores, np.nan, queries)
+    low, high = clear_bounds(thresholds, error[:, None], queries.similarity)
     removed = queries.on_device(barred.removed)
+    undecided = torch.zeros_like(scores, dtype=torch.bool)
+    asking = [np.flatnonzero(levels < np.inf) for levels in thresholds.T]
+    sums = []
+    for column, rows in enumerate(asking):
+        index = queries.on_device(rows)
+        of_rows = scores.index_select(0, index)
+        surely = reach(of_rows, high[rows, column])
+        unclear = surely ^ reach(of_rows, low[rows, column])
+        undecided.index_copy_(0, index, undecided.index_select(0, index) | unclear)
+        tables = surely, surely.index_select(1, removed)
+        sums.append(torch.stack([table.sum(dim=1, dtype=torch.int32) for table in tables]))
+    query, document = places(undecided)
     reached = np.zeros_like(counts)
-    for column, levels in enumerate(thresholds.T):
-        asking = np.flatnonzero(levels < np.inf)
-        of_asking = scores.index_select(0, queries.on_device(asking))
-        above = block.reached(queries, asking, levels[asking], of_asking, error[asking])
-        tables = above, above.index_select(1, removed)
-        sums = torch.stack([table.sum(dim=1, dtype=torch.int32) for table in tables])
-        reached[:, asking, column] = on_host(sums)
+    ends = np.cumsum([len(rows) for rows in asking])[:-1]
+    parts = np.split(on_host(torch.cat(sums, dim=1)), ends, axis=1)
+    for column, (rows, part) in enumerate(zip(asking, parts, strict=True)):
+        reached[:, rows, column] = part
+    if len(query):
+        quick = on_host(scores.take(queries.on_device(query * len(block) + document)))
+        exact = block.exact(queries, query, document)
+        is_removed = np.isin(document, barred.removed)
+        for column, levels in enumerate(thresholds.T):
+            # Pairs from `high` on are counted already.
+            close = (quick >= low[query, column]) & (quick < high[query, column])
+            counted = close & (exact >= levels[query])
+            reached[0, :, column] += np.bincount(query[counted], minlength=len(thresholds))
+            reached[1, :, column] += np.bincount(query[counted & is_removed], minlength=len(thresholds))
     # At the end, so that a block whose memory did not suffice is counted once.
     counts += reached
 
