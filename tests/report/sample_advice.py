@@ -26,13 +26,10 @@ def make_advised(
     gains = {"bm25": bm25, "fused": fused, "mapped": mapped}
     changes = {name: make_gain(gain) if isinstance(gain, float) else gain for name, gain in gains.items()}
     if isinstance(bm25, float) and isinstance(fused, float):
-        changes["bm25_over_fused"] = make_gain(
-            100 * (bm25 - fused) / (100 + fused), before=0.5 * (1 + fused / 100)
-        )
-    plain = AdvisedSet(
-        "cs", "target", queries, queries, 5183, Headroom(*headroom), make_change(None, 0.5), **changes
-    )
-    return replace(plain, **more)
+        gain, level = 100 * (bm25 - fused) / (100 + fused), 0.5 * (1 + fused / 100)
+        changes["bm25_over_fused"] = make_gain(gain, before=level)
+    sizes, own = (queries, queries, 5183), make_change(None, 0.5)
+    return replace(AdvisedSet("cs", "target", *sizes, Headroom(*headroom), own, **changes), **more)
 
 
 def make_advice(**more: Any) -> Advice:

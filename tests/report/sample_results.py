@@ -6,6 +6,9 @@ from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResul
 from adiabat.results.training_record import LayerChange, TrainingRecord
 from adiabat.results.verdict import Reason, Word
 
+CREATED = {"created": "2026-01-02T03:04:05Z", "seed": 7, "versions": {"python": "3.11.0", "adiabat": "0.1.0"}}
+"""What every record says of how it was made."""
+
 
 def make_change(
     before: float | None,
@@ -30,25 +33,12 @@ def make_change(
     needed = 1_900 if verdict == "undecided" and margin else None
     percent = None if before == 0 else sign * 100 * (after - before) / before
     percents = None if before == 0 else (100 * gains[0] / before, 100 * gains[1] / before)
-    level = (after - 0.01, after + 0.01)
-    values = (
-        measure,
-        "cosine",
-        lower_is_better,
-        after,
-        level,
-        before,
-        percent,
-        after - before,
-        bounds,
-        percents,
-        0.0004,
-        z,
-        verdict,
-    )
     open_to = Reason.NO_MARGIN if margin is None else Reason.LOSS_POSSIBLE
     reasons = [open_to] if verdict == "undecided" else []
-    return Change(*values, margin=margin, loss_bound=loss, needed=needed, reasons=reasons)  # type: ignore[arg-type]
+    level = Change(measure, "cosine", lower_is_better, after, (after - 0.01, after + 0.01), reasons=reasons)
+    change = replace(level, before=before, improvement=percent, improvement_interval=percents)
+    change = replace(change, difference=after - before, difference_interval=bounds, p=0.0004, z=z)
+    return replace(change, verdict=verdict, margin=margin, loss_bound=loss, needed=needed)
 
 
 def make_dataset(name: str, role: str, before: float | None, after: float, **options) -> DatasetResult:
@@ -75,13 +65,11 @@ def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI"
             improvement[1][0], verdicts[1][0] = -4.0, "worse"
             improvement[-1][-1] = None
         worsened = int(side > 1)
-        grid = GridComparison(
-            "entailment-neutral", "cosine", after, after, improvement, verdicts, 1, worsened, 7, worsened
-        )
+        counts = (1, worsened, 7, worsened)
+        grid = GridComparison("entailment-neutral", "cosine", after, after, improvement, verdicts, *counts)
     change = make_change(0.25 if compared else None, 0.245, measure="PND")
-    return DatasetResult(
-        name, "retain", "grid", 1670, 1670 * side, 99, "PND", [change], languages, [grid], units=500
-    )
+    sizes = (1670, 1670 * side, 99)
+    return DatasetResult(name, "retain", "grid", *sizes, "PND", [change], languages, [grid], units=500)
 
 
 def make_tuning(*, best_epoch: int = 2) -> TrainingRecord:
@@ -89,49 +77,40 @@ def make_tuning(*, best_epoch: int = 2) -> TrainingRecord:
         LayerChange(f"encoder.layer.{index}.weight", index / 1000 or None, 0.5, 0.51, (20 - index) / 10_000)
         for index in range(20)
     ]
-    return TrainingRecord(
-        settings={"learning_rate": 5e-8, "freeze": ["embeddings"], "schedule": {"kind": "constant"}},
-        trained_on="cs, split train: 1,000 examples",
-        parameters=1000,
-        trainable=250,
-        steps=300,
-        epochs=3,
-        best_epoch=best_epoch,
-        stop_reason="3 epochs done",
-        seconds=75.0,
-        loss=[(step, 0.1 - step / 10_000) for step in range(10, 301, 10)],
-        validation_loss=[(0, 0.09), (1, 0.08), (2, 0.07), (3, 0.075)],
-        validation_errors=[(0, 2000), (1, 1600), (2, 1500), (3, 1550)],
-        validation_pairs=4000,
-        layers=layers,
-    )
+    settings = {"learning_rate": 5e-8, "freeze": ["embeddings"], "schedule": {"kind": "constant"}}
+    size = {"trained_on": "cs, split train: 1,000 examples", "parameters": 1000, "trainable": 250}
+    end = {
+        "steps": 300,
+        "epochs": 3,
+        "best_epoch": best_epoch,
+        "stop_reason": "3 epochs done",
+        "seconds": 75.0,
+    }
+    curves = {
+        "loss": [(step, 0.1 - step / 10_000) for step in range(10, 301, 10)],
+        "validation_loss": [(0, 0.09), (1, 0.08), (2, 0.07), (3, 0.075)],
+        "validation_errors": [(0, 2000), (1, 1600), (2, 1500), (3, 1550)],
+    }
+    return TrainingRecord(settings=settings, layers=layers, validation_pairs=4000, **size, **end, **curves)  # type: ignore[arg-type]
 
 
 def make_example(query: str = "what is a boson") -> ChangedQuery:
     """Document ``c`` is relevant and rises from 3 to 1, ``a`` falls, ``b`` moves out and ``d`` moves in."""
-    before = [Hit("a", "text of a", 0.9, False), Hit("b", "", 0.8, False), Hit("c", "text of c", 0.7, True)]
-    after = [
-        Hit("c", "text of c", 0.95, True),
-        Hit("a", "text of a", 0.9, False),
-        Hit("d", "text of d", 0.5, False),
-    ]
-    return ChangedQuery("cs", query, before, after)
+    a, d = Hit("a", "text of a", 0.9, False), Hit("d", "text of d", 0.5, False)
+    before = [a, Hit("b", "", 0.8, False), Hit("c", "text of c", 0.7, True)]
+    return ChangedQuery("cs", query, before, [Hit("c", "text of c", 0.95, True), a, d])
 
 
 def make_result(*datasets: DatasetResult, baseline: str | None = "the start", **options) -> Result:
     kind = "training" if "training" in options and not datasets else "evaluation"
     options = {"title": "A title", "training": None, "examples": [], "kind": kind, **options}
-    return Result(
-        command="adiabat evaluate job store data --out out",
-        created="2026-01-02T03:04:05Z",
-        seconds=12.5,
-        seed=7,
-        versions={"python": "3.11.0", "adiabat": "0.1.0"},
-        model="job",
-        baseline=baseline,
-        datasets=list(datasets),
-        **options,
-    )
+    made = {
+        **CREATED,
+        "command": "adiabat evaluate job store data --out out",
+        "seconds": 12.5,
+        "model": "job",
+    }
+    return Result(baseline=baseline, datasets=list(datasets), **made, **options)
 
 
 def full_result() -> Result:

@@ -1,14 +1,8 @@
 """Small analyses of spaces for the tests of the report room."""
 
-from adiabat.results.space_result import (
-    Distribution,
-    Histogram,
-    MapPanel,
-    SpaceMap,
-    SpaceNumber,
-    SpaceResult,
-    Whose,
-)
+from adiabat.results import space_result as spaces
+from adiabat.results.space_result import Distribution, SpaceNumber, SpaceResult, Whose
+from tests.report.sample_results import CREATED
 
 QUANTILES = [0.1, 0.15, 0.3, 0.5, 0.7, 0.85, 0.9]
 
@@ -22,22 +16,12 @@ def make_number(
     def around(value: float | None) -> tuple[float, float] | None:
         return None if value is None or half_width is None else (value - half_width, value + half_width)
 
-    return SpaceNumber(
-        name,
-        of,
-        f"formula of {name} | x |",
-        "a source",
-        after,
-        around(after),
-        before,
-        around(before),
-        difference,
-        around(difference),
-    )
+    values = (after, around(after), before, around(before), difference, around(difference))
+    return SpaceNumber(name, of, f"formula of {name} | x |", "a source", *values)
 
 
-def make_histogram(*counts: int, left_out: int = 0, below: int = 0, above: int = 0) -> Histogram:
-    return Histogram(list(counts), below, above, QUANTILES if sum(counts) else [], left_out)
+def make_histogram(*counts: int, left_out: int = 0, below: int = 0, above: int = 0) -> spaces.Histogram:
+    return spaces.Histogram(list(counts), below, above, QUANTILES if sum(counts) else [], left_out)
 
 
 def make_distribution(name: str, *, compared: bool) -> Distribution:
@@ -46,16 +30,12 @@ def make_distribution(name: str, *, compared: bool) -> Distribution:
     return Distribution(name, [0.0, 0.5, 1.0, 1.5], after, make_histogram(4, 4, 2) if compared else None)
 
 
-def make_panel(shift: float) -> MapPanel:
-    return MapPanel([(0.0 + shift, 1.0), (2.0, 3.5)], [(0.5, 1.5 + shift), (2.5, 3.0)])
+def make_panel(shift: float) -> spaces.MapPanel:
+    return spaces.MapPanel([(0.0 + shift, 1.0), (2.0, 3.5)], [(0.5, 1.5 + shift), (2.5, 3.0)])
 
 
 def make_space(
-    *,
-    separation: tuple[float, float | None] = (0.9, 0.99),
-    drawn_map: bool = True,
-    title: str = "ade on squad",
-    notes: tuple[str, ...] = ("a note",),
+    *, separation: tuple[float, float | None] = (0.9, 0.99), drawn_map: bool = True
 ) -> SpaceResult:
     """An analysis beside a baseline, unless the second of `separation` is None."""
     compared = separation[1] is not None
@@ -63,21 +43,15 @@ def make_space(
     def pick(value: float) -> float | None:
         return value if compared else None
 
+    read = {"queries": 10_000, "looked_at": 2_000, "distinct": 1_500, "documents": 50_000, "sampled": 2_000}
+    after, before = make_panel(0.0), make_panel(1.0) if compared else None
     return SpaceResult(
-        title=title,
+        title="ade on squad",
         command="adiabat space ade store squad --out runs/space",
-        created="2026-01-02T03:04:05Z",
         seconds=12.0,
-        seed=7,
-        versions={"python": "3.11.0"},
         model="ade",
         baseline="demo" if compared else None,
         data="squad",
-        queries=10_000,
-        looked_at=2_000,
-        distinct=1_500,
-        documents=50_000,
-        sampled=2_000,
         pairs=10_000,
         resamples=2_000,
         numbers=[
@@ -92,8 +66,10 @@ def make_space(
         distributions=[
             make_distribution(name, compared=compared) for name in ("nearest", "positive", "ratio")
         ],
-        map=SpaceMap(30.0, make_panel(0.0), make_panel(1.0) if compared else None) if drawn_map else None,
-        notes=list(notes),
+        map=spaces.SpaceMap(30.0, after, before) if drawn_map else None,
+        notes=["a note"],
         settings={"space": {"folds": 5}},
         inputs={"data": "squad", "store_sha256": "ab12"},
+        **read,
+        **CREATED,
     )

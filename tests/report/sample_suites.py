@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from adiabat.evaluation.suite_findings import analysed
 from adiabat.results.evaluation_result import GridComparison
 from adiabat.results.suite_result import (
@@ -15,17 +17,9 @@ from adiabat.results.suite_result import (
     SuiteTask,
     UnitRow,
 )
-from adiabat.results.verdict import Word
-from tests.report.sample_results import make_change
+from tests.report.sample_results import CREATED, make_change
 
-MEASURES = {
-    "retrieval": "nDCG@10",
-    "triplets": "PND",
-    "nli_grid": "PND",
-    "question_grid": "P@1",
-    "sts": "Spearman",
-    "words": "Spearman",
-}
+MEASURES = {"retrieval": "nDCG@10", "triplets": "PND", "nli_grid": "PND", "sts": "Spearman"}
 
 
 def make_task(name: str, kind: str = "retrieval", **options: Any) -> SuiteTask:
@@ -34,13 +28,14 @@ def make_task(name: str, kind: str = "retrieval", **options: Any) -> SuiteTask:
     return SuiteTask(name, kind, **{**parts, "lower_is_better": measure == "PND", **options})  # type: ignore[arg-type]
 
 
-def make_score(
-    task: SuiteTask, model: str, value: float, *, measure: str = "", half_width: float = 0.02
-) -> Score:
-    interval = (value - half_width, value + half_width)
-    return Score(
-        task.name, model, measure or task.measure, task.similarity, value, interval, task.lower_is_better
-    )
+def make_model(name: str, **options: Any) -> SuiteModel:
+    return SuiteModel(name, f"models/{name}", **{"parameters": 22_713_216, "width": 384, **options})
+
+
+def make_score(task: SuiteTask, model: str, value: float, *, measure: str = "") -> Score:
+    interval = (value - 0.02, value + 0.02)
+    measured = (measure or task.measure, task.similarity, value, interval, task.lower_is_better)
+    return Score(task.name, model, *measured)
 
 
 def make_pairing(
@@ -48,17 +43,9 @@ def make_pairing(
 ) -> Pairing:
     """Significant where the interval, `half_width` to either side of the difference, lies beside zero."""
     change = make_change(before, after, measure=task.measure, half_width=half_width)
-    significant = change.verdict in ("better", "worse")
-    change = replace(
-        change,
-        similarity=task.similarity,
-        p=0.0004 if significant else 0.42,
-        test="sign flips",
-        effect=(after - before) / 0.3,
-        gained=60,
-        lost=90,
-        detectable=1.4 * half_width,
-    )
+    p = 0.0004 if change.verdict in ("better", "worse") else 0.42
+    sizes = {"effect": (after - before) / 0.3, "gained": 60, "lost": 90, "detectable": 1.4 * half_width}
+    change = replace(change, similarity=task.similarity, p=p, test="sign flips", **sizes)
     return Pairing(task.name, model, against, change)
 
 
@@ -73,7 +60,8 @@ def make_suite(
 ) -> SuiteResult:
     """Values by task and model; every task is of retrieval unless `kinds` says otherwise."""
     tasks = [make_task(name, (kinds or {}).get(name, "retrieval")) for name in values]
-    names = list(dict.fromkeys(model for by_model in values.values() for model in by_model))
+    names = dict.fromkeys(model for by_model in values.values() for model in by_model)
+    models = list(models or (make_model(name) for name in names))
     pairings = []
     for task in tasks:
         of = values[task.name]
@@ -87,14 +75,9 @@ def make_suite(
     result = SuiteResult(
         title="A suite",
         command="adiabat evaluate a b --suite suite.toml --out out",
-        created="2026-01-02T03:04:05Z",
         seconds=812.0,
-        seed=7,
-        versions={"python": "3.11.0"},
         tasks=tasks,
-        models=list(
-            models or (SuiteModel(name, f"models/{name}", parameters=22_713_216, width=384) for name in names)
-        ),
+        models=models,
         scores=[
             make_score(task, model, value) for task in tasks for model, value in values[task.name].items()
         ],
@@ -103,6 +86,7 @@ def make_suite(
         resamples=10_000,
         settings={"suite": {"name": "A suite"}},
         inputs={"first": {"sha256": "ab12", "source": "data/first"}},
+        **CREATED,
     )
     return analysed(replace(result, **parts))
 
@@ -114,25 +98,16 @@ def make_grid(
     undecided.
     """
     columns = columns or rows
-    size = len(rows) * len(columns)
-    after = [
-        [0.2 + 0.001 * (row * len(columns) + column) for column in range(len(columns))]
-        for row in range(len(rows))
-    ]
-    grid = GridComparison("entailment-neutral", "cosine", after)
+    shape = (len(rows), len(columns))
+    after = 0.2 + 0.001 * np.arange(len(rows) * len(columns)).reshape(shape)
+    grid = GridComparison("entailment-neutral", "cosine", after.tolist())
     if against is not None:
-        sign = -1 if task.lower_is_better else 1
-        gains = {0: 0.031, size - 1: -0.022}
-        flat = [
-            value - sign * gains.get(cell, 0.001)
-            for cell, value in enumerate(value for row in after for value in row)
-        ]
-        verdict: list[Word] = ["better", *["undecided"] * (size - 2), "worse"]  # type: ignore[list-item]
-        before, verdicts = (
-            [cells[at : at + len(columns)] for at in range(0, size, len(columns))]
-            for cells in (flat, verdict)
-        )
-        grid = GridComparison("entailment-neutral", "cosine", after, before, None, verdicts, 1, 1, 7, 2)  # type: ignore[arg-type]
+        gains, verdicts = np.full(shape, 0.001), np.full(shape, "undecided", dtype=object)
+        gains[0, 0], verdicts[0, 0] = 0.031, "better"
+        gains[-1, -1], verdicts[-1, -1] = -0.022, "worse"
+        before = after + gains if task.lower_is_better else after - gains
+        compared = {"before": before.tolist(), "verdicts": verdicts.tolist(), "improved": 1, "worsened": 1}
+        grid = replace(grid, **compared, improved_z=7, worsened_z=2)
     return SuiteGrid(task.name, model, against, list(rows), list(columns), task.lower_is_better, grid)
 
 
@@ -145,16 +120,10 @@ def full_suite(*, baseline: str | None = None) -> SuiteResult:
         "xnli": {"small": 0.25, "large": 0.2},
     }
     kinds = {"similar": "sts", "xnli": "nli_grid"}
+    runs = ["models/small-1", "models/small-2"]
     models = [
-        SuiteModel(
-            "small",
-            "models/small",
-            runs=["models/small-1", "models/small-2"],
-            parameters=16_336,
-            width=64,
-            query_prompt="query: ",
-        ),
-        SuiteModel("large", "models/large", parameters=22_713_216, width=384, notes=["cut to 128 tokens"]),
+        make_model("small", runs=runs, parameters=16_336, width=64, query_prompt="query: "),
+        make_model("large", notes=["cut to 128 tokens"]),
         SuiteModel("lexical", "bm25"),
     ]
     result = make_suite(values, kinds=kinds, baseline=baseline, models=models)
@@ -164,18 +133,8 @@ def full_suite(*, baseline: str | None = None) -> SuiteResult:
         make_grid(xnli, model, None if model == against else against, rows=["en", "de", "zh"])
         for model in ("small", "large")
     ]
-    units = [
-        UnitRow(
-            "first",
-            f"q{number}",
-            f"text of query {number}",
-            {"small": 0.1 * number, "large": 1.0, "lexical": 0.0},
-        )
-        for number in range(4)
-    ]
+    by_unit = [{"small": 0.1 * number, "large": 1.0, "lexical": 0.0} for number in range(4)]
+    units = [UnitRow("first", f"q{n}", f"text of query {n}", of) for n, of in enumerate(by_unit)]
     extra = [make_score(first, "small", 0.5, measure="RR"), make_score(first, "large", 0.6, measure="RR")]
-    return analysed(
-        replace(
-            result, scores=[*result.scores, *extra], grids=grids, units=units, notes=["a note of the suite"]
-        )
-    )
+    scores, notes = [*result.scores, *extra], ["a note of the suite"]
+    return analysed(replace(result, scores=scores, grids=grids, units=units, notes=notes))

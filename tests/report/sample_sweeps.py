@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -9,11 +10,12 @@ from adiabat.evaluation.suite_findings import analysed
 from adiabat.experiments.sweep_analysis import with_variation
 from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.rate_search_result import Drift
-from adiabat.results.suite_result import SuiteTask
 from adiabat.results.sweep_result import SweepResult, SweepRun, TaskOutcome, Value
 from adiabat.results.training_record import LayerChange
-from adiabat.results.verdict import Reason, Word
+from adiabat.results.verdict import Reason
+from tests.report.sample_results import CREATED
 from tests.report.sample_suites import make_suite
+from tests.report.sample_suites import make_task as make_suite_task
 
 RATE, MARGIN = "tune.learning_rate", "tune.margin"
 RATES = [1e-8, 2e-8, 5e-8, 1e-7]
@@ -27,45 +29,22 @@ def make_change(
     measure: str = "nDCG@10",
 ) -> Change:
     """Evidence where the interval, `half_width` percent to either side of the improvement, lies beside zero;
-    the baseline is 0.5.
+    the baseline is 0.5, or 0 where there is no improvement in percent.
     """
     if improvement is None:
-        return Change(
-            measure,
-            similarity,
-            False,
-            0.1,
-            (0.05, 0.15),
-            0.0,
-            None,
-            0.1,
-            (0.05, 0.15),
-            None,
-            0.001,
-            None,
-            "better",
-            reasons=[],
+        from_zero = Change(
+            measure, similarity, False, 0.1, (0.05, 0.15), before=0.0, difference=0.1, reasons=[]
         )
-    verdict: Word = (
-        "undecided" if abs(improvement) <= half_width else "better" if improvement > 0 else "worse"
-    )
+        return replace(from_zero, difference_interval=(0.05, 0.15), p=0.001, verdict="better")
     low, high = improvement - half_width, improvement + half_width
     after = 0.5 * (1 + improvement / 100)
-    return Change(
-        measure,
-        similarity,
-        False,
-        after=after,
-        after_interval=(after - 0.02, after + 0.02),
-        before=0.5,
-        improvement=improvement,
-        difference=after - 0.5,
-        difference_interval=(low / 200, high / 200),
-        improvement_interval=(low, high),
-        p=0.4 if verdict == "undecided" else 0.001,
-        verdict=verdict,
-        reasons=[Reason.LOSS_POSSIBLE] if verdict == "undecided" else [],
+    change = Change(
+        measure, similarity, False, after, (after - 0.02, after + 0.02), 0.5, improvement, after - 0.5
     )
+    change = replace(change, difference_interval=(low / 200, high / 200), improvement_interval=(low, high))
+    if low <= 0 <= high:
+        return replace(change, p=0.4, verdict="undecided", reasons=[Reason.LOSS_POSSIBLE])
+    return replace(change, p=0.001, verdict="better" if improvement > 0 else "worse", reasons=[])
 
 
 def make_task(
@@ -94,21 +73,15 @@ def make_grid(
 
 def make_layers(rate: float) -> list[LayerChange]:
     """The third never changes; the higher the rate, the more the others do."""
-    grown = 1 + rate * 1e6
-    return [
-        LayerChange(
-            "encoder.layer.0.output.dense.weight",
-            0.01 * rate * 1e6,
-            2.0,
-            2.0 * grown,
-            (grown - 1) / (grown + 1),
-        ),
-        LayerChange("encoder.layer.1.output.dense.bias", 0.05 * rate * 1e6, 1.0, 0.9, -0.1 / 1.9),
-        LayerChange("encoder.layer.1.attention.self.key.weight", 0.0, 9.0, 9.0, 0.0),
-        LayerChange(
-            "encoder.layer.0.attention.self.key.weight", 0.02 * rate * 1e6, 3.0, 3.001, 0.001 / 6.001
-        ),
+    share = rate * 1e6
+    grown = 1 + share
+    rows = [
+        ("0.output.dense.weight", 0.01 * share, 2.0, 2.0 * grown, (grown - 1) / (grown + 1)),
+        ("1.output.dense.bias", 0.05 * share, 1.0, 0.9, -0.1 / 1.9),
+        ("1.attention.self.key.weight", 0.0, 9.0, 9.0, 0.0),
+        ("0.attention.self.key.weight", 0.02 * share, 3.0, 3.001, 0.001 / 6.001),
     ]
+    return [LayerChange(f"encoder.layer.{name}", *numbers) for name, *numbers in rows]
 
 
 def make_run(
@@ -116,51 +89,22 @@ def make_run(
 ) -> SweepRun:
     rate = varied.get(RATE, 5e-8)
     assert isinstance(rate, float)
-    parts_of_name = [
-        *filter(None, [parts.get("variant")]),
-        *(f"{key.rpartition('.')[2]}={value}" for key, value in varied.items()),
-    ]
-    name = ", ".join([*parts_of_name, f"seed={seed}"])
-    given = {
-        **{
-            "name": name,
-            "variant": "",
-            "learning_rate": rate,
-            "batch_size": 14,
-            "status": "done",
-            "reason": "10 idle epochs",
-        },
-        **{
-            "seconds": 60.0,
-            "steps": 3000,
-            "epochs": 13,
-            "best_epoch": 3,
-            "validation_loss": [(0, 0.05), (3, 0.04)],
-        },
-        **{
-            "validation_errors": [(0, 90), (3, 70)],
-            "validation_pairs": 400,
-            "trainable": 21_000_000,
-            "layers": make_layers(rate),
-        },
-        **parts,
-    }
+    values = [f"{key.rpartition('.')[2]}={value}" for key, value in varied.items()]
+    name = ", ".join([*filter(None, [parts.get("variant")]), *values, f"seed={seed}"])
+    about = {"name": name, "variant": "", "learning_rate": rate, "batch_size": 14, "trainable": 21_000_000}
+    end = {"status": "done", "reason": "10 idle epochs", "seconds": 60.0, "steps": 3000, "epochs": 13}
+    losses = {"validation_loss": [(0, 0.05), (3, 0.04)], "best_epoch": 3, "layers": make_layers(rate)}
+    errors = {"validation_errors": [(0, 90), (3, 70)], "validation_pairs": 400}
+    given = {**about, **end, **losses, **errors, **parts}
     return SweepRun(varied=dict(varied), seed=seed, tasks=list(tasks), **given)
 
 
 def make_failed(
     varied: Mapping[str, Value], *, seed: int = 0, reason: str = "the loss is not finite", **parts: Any
 ) -> SweepRun:
-    none = {
-        "steps": 0,
-        "epochs": 0,
-        "best_epoch": 0,
-        "layers": [],
-        "validation_loss": [],
-        "validation_errors": [],
-        "trainable": 0,
-    }
-    return make_run(varied, seed=seed, status="failed", reason=reason, **{**none, **parts})
+    none = dict.fromkeys(("steps", "epochs", "best_epoch", "trainable"), 0)
+    nothing: dict[str, Any] = {"layers": [], "validation_loss": [], "validation_errors": []}
+    return make_run(varied, seed=seed, status="failed", reason=reason, **{**none, **nothing, **parts})
 
 
 def run_at(rate: float, target: float | None, other: float | None, **parts: Any) -> SweepRun:
@@ -175,27 +119,13 @@ def make_sweep(
     targets: Sequence[str] = ("msmarco",),
     **parts: Any,
 ) -> SweepResult:
-    given = {
-        **{
-            "title": "A sweep",
-            "command": "adiabat sweep --config sweep.toml",
-            "created": "2026-01-02T03:04:05Z",
-            "seconds": 3600.0,
-        },
-        **{"seed": 7, "versions": {"python": "3.11.0"}, "model": "models/e5-small"},
-        **{
-            "settings": {"tune": {"margin": 0.1}},
-            "inputs": {"data": {"sha256": "ab12", "source": "data/train"}},
-        },
-        **parts,
-    }
+    about = {"title": "A sweep", "command": "adiabat sweep --config sweep.toml", "model": "models/e5-small"}
+    inputs = {"data": {"sha256": "ab12", "source": "data/train"}}
+    made = {**CREATED, "seconds": 3600.0, "settings": {"tune": {"margin": 0.1}}, "inputs": inputs}
     compared = {"models": [], "scores": [], "pairings": [], "baseline": None, "resamples": 10_000}
-    described = [
-        SuiteTask(name, "retrieval", "query", 300, 5183, "nDCG@10", "cosine", lower_is_better=False)
-        for name in tasks
-    ]
+    described = [make_suite_task(name) for name in tasks]
     lists = {"runs": list(runs), "varied": list(varied), "tasks": described, "targets": list(targets)}
-    return with_variation(analysed(SweepResult(**{**compared, **lists, **given})))
+    return with_variation(analysed(SweepResult(**{**about, **made, **compared, **lists, **parts})))
 
 
 def simple_sweep(
@@ -210,11 +140,8 @@ def even_sweep(
     tasks: Sequence[str], *, rates: Sequence[float] = RATES, improvement: float = 2.0, **parts: Any
 ) -> SweepResult:
     """Every task gains as much at every rate."""
-    return make_sweep(
-        [make_run({RATE: rate}, [make_task(task, improvement) for task in tasks]) for rate in rates],
-        tasks=tasks,
-        **parts,
-    )
+    runs = [make_run({RATE: rate}, [make_task(task, improvement) for task in tasks]) for rate in rates]
+    return make_sweep(runs, tasks=tasks, **parts)
 
 
 def failed_sweep(*rates: float) -> SweepResult:
@@ -272,20 +199,10 @@ def full_sweep(
                     make_task("title", 0.4 + 2 * at - 3.5 * at**3 + wobble),
                     make_task("xnli", 1.0 + 2 * at - 2 * at * at, grids=grids),
                 ]
-                runs.append(
-                    make_run(
-                        varied,
-                        tasks,
-                        seed=seed,
-                        drift=drift_at(rate),
-                        best_epoch=3 + seed,
-                        steps=13_000 + 1000 * seed,
-                    )
-                )
-    names = [RATE, "tune.freeze"]
-    return make_sweep(
-        runs, varied=names, tasks=["arxiv", "msmarco", "title", "xnli"], notes=["probes are of two languages"]
-    )
+                kept = {"drift": drift_at(rate), "best_epoch": 3 + seed, "steps": 13_000 + 1000 * seed}
+                runs.append(make_run(varied, tasks, seed=seed, **kept))
+    names, measured = [RATE, "tune.freeze"], ["arxiv", "msmarco", "title", "xnli"]
+    return make_sweep(runs, varied=names, tasks=measured, notes=["probes are of two languages"])
 
 
 def trained_sweep(
@@ -297,12 +214,6 @@ def trained_sweep(
     tasks = [make_task(task, 10.0) for task in values]
     taken = {"start": start, "parameters": 22_713_216, "pairs": 409_600, "passes": 1.2, "step_seconds": 0.084}
     runs = [make_run({}, tasks, variant=name, **taken) for name in names]
-    given = {
-        "settings": {"sweep": {"verb": "train"}},
-        "models": suite.models,
-        "scores": suite.scores,
-        "pairings": suite.pairings,
-        "starts": [start],
-        **parts,
-    }
+    compared = {"models": suite.models, "scores": suite.scores, "pairings": suite.pairings, "starts": [start]}
+    given = {"settings": {"sweep": {"verb": "train"}}, **compared, **parts}
     return make_sweep(runs, varied=(), tasks=list(values), targets=list(values), **given)
