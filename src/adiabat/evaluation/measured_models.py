@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
+from typing import Self
 
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import ModelSection, TaskSection
@@ -70,6 +71,18 @@ class MeasuredModel:
     encoder: EncoderSection
     loader: LoadModel
     recorder: TrainedTextsOf = unknown_training
+
+    @classmethod
+    def in_memory(cls, model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> Self:
+        """A model that is loaded already, with the training data of its job."""
+
+        def loader(name: str, encoder: EncoderSection) -> DualEncoder:
+            return model
+
+        def recorder(name: str) -> TrainedTexts | None:
+            return trained
+
+        return cls(name, name, EncoderSection(), loader, recorder)
 
     @property
     def is_bm25(self) -> bool:

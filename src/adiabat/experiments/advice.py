@@ -119,7 +119,9 @@ def advise_on(
     """
     started = time.monotonic()
     seed = settings.run.seed
-    notes = [note for _, examples in datasets for note in examples.notes]
+    notes = list[str]()
+    for _, examples in datasets:
+        notes += examples.notes
     sets = []
     for store, examples in datasets:
         queries = _untrained(model, store, examples, trained)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from adiabat.adiabatic.drift import MEASURES, OVERLAP_LOSS, Reading, drift_of
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.adiabatic.regularization import noise_of, read_tower
-from adiabat.config.shared import EncoderSection, RankingMeasureSection
+from adiabat.config.shared import RankingMeasureSection
 from adiabat.core.disk import make_folder, new_file
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json, writing_to
@@ -84,7 +84,7 @@ class Evaluator:
     def start(self, model: DualEncoder, name: str) -> Start:
         """Measure a model that runs start from."""
         # Its scores are those that every run is compared with.
-        subject = _subject(model, name)
+        subject = MeasuredModel.in_memory(model, name)
         scores = self._scores(subject)
         document = model.fingerprint("document")
         return Start(name, model.name, model.parameters, scores, model.similarity, document, subject.key)
@@ -93,7 +93,7 @@ class Evaluator:
         self, model: DualEncoder, name: str, start: Start, trained: TrainedTexts | None = None
     ) -> list[TaskOutcome]:
         """Measure a trained model on every task, and compare it with its start."""
-        scores = self._scores(_subject(model, name, trained))
+        scores = self._scores(MeasuredModel.in_memory(model, name, trained))
         margin = self.measure.loss_margin()
         outcomes = []
         for number, (task, after) in enumerate(scores.items()):
@@ -142,10 +142,6 @@ class Evaluator:
 
     def _scores(self, subject: MeasuredModel) -> dict[str, TaskScores]:
         return self.scoring.run(subject, self.folder / SCORES / run_folder_name(subject.name))
-
-
-def _subject(model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> MeasuredModel:
-    return MeasuredModel(name, name, EncoderSection(), lambda *_: model, lambda _: trained)
 
 
 @dataclass(frozen=True)
@@ -220,6 +216,7 @@ def _outcome(after: TaskScores, before: TaskScores, seed: int, resamples: int, m
     # Units that decide: without those that a run trained on.
     after, before = decision.parts[0].scores
     changes = paired_changes(after.samples, before.samples, **drawing)
+    trained_on = [overlap.said for overlap in after.trained_on("the run") if overlap.trained_queries]
     return TaskOutcome(
         task=after.task,
         kind=after.kind,
@@ -228,9 +225,5 @@ def _outcome(after: TaskScores, before: TaskScores, seed: int, resamples: int, m
         changes=changes,
         languages=list(after.grids[0].rows) if after.grids else [],
         grids=grids,
-        notes=[
-            *after.notes,
-            *after.cluster_notes,
-            *(overlap.said for overlap in after.trained_on("the run") if overlap.trained_queries),
-        ],
+        notes=[*after.notes, *after.cluster_notes, *trained_on],
     )

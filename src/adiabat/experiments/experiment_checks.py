@@ -88,8 +88,9 @@ def require_scaling(settings: ScalingSettings, *, resume: bool) -> None:
     require_reachable(*(family.model for family in settings.models), named_by="models.model")
 
 
-MANY_BLOCKS = 2**31
-"""Number of blocks of a model that has not been loaded yet: larger than any requested number."""
+def many_blocks(model: str) -> int:
+    """Number of blocks of a model that has not been loaded yet: larger than any requested number."""
+    return 2**31
 
 
 def lawless(settings: ScalingSettings) -> Iterator[str]:
@@ -97,7 +98,7 @@ def lawless(settings: ScalingSettings) -> Iterator[str]:
     may be added later.
     """
     # Shares of frozen blocks differ for any large number of blocks.
-    ways = ways_of(settings, lambda _: MANY_BLOCKS)
+    ways = ways_of(settings, many_blocks)
     kinds = dict.fromkeys(tried.way.kind for tried in ways)
     section = settings.scaling
     for kind in kinds:

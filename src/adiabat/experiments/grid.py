@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -125,6 +125,7 @@ def checked_run(name: str, kind: type[RunT], base: Mapping[str, Any], overlay: M
 
 def exact(number: float) -> str:
     """The shortest text of a number that no other number has."""
+    # Format `g` rounds to six digits; names of runs must not meet because of it.
     return short if float(short := f"{number:g}") == number else repr(number)
 
 
@@ -135,6 +136,7 @@ def _drawn_cells(settings: SweepSettings) -> list[Cell]:
     sample, seeds = settings.sweep.sample, len(settings.sweep.seeds)
     numbers: Sequence[int] = range(ends[-1])
     if sample is not None and sample < ends[-1]:
+        # In the order of the grid, whatever the order of the draw.
         numbers = sorted(
             np.random.default_rng([settings.run.seed, 6])
             .choice(ends[-1], size=sample, replace=False)
@@ -147,6 +149,7 @@ def _drawn_cells(settings: SweepSettings) -> list[Cell]:
         )
     cells = []
     for number in numbers:
+        # Combinations are numbered through all variants: `ends` holds the first number after each.
         which = bisect_right(ends, number)
         cells.append(_cell(*grids[which], number - (ends[which - 1] if which else 0)))
     return cells
@@ -262,9 +265,9 @@ def ways_of(settings: ScalingSettings, blocks_of: BlockCount) -> list[Tried]:
             )
         for blocks in family.blocks or (None,):
             variants += list(_ways(settings, family, blocks, depth if blocks is None else blocks))
-    if repeated := [
-        title for title, count in Counter(variant.way.title for variant in variants).items() if count > 1
-    ]:
+    counts = Counter(variant.way.title for variant in variants)
+    repeated = [title for title, count in counts.items() if count > 1]
+    if repeated:
         raise ConfigError(
             f"models must have names that tell their runs apart, got {repeated[0]} "
             "twice; give one of them another name"
@@ -305,21 +308,19 @@ def _frozen(share: float, count: int) -> int | None:
 
 def without_freezing(settings: ScalingSettings, blocks_of: BlockCount) -> list[str]:
     """Models that a share of frozen blocks cannot split."""
-    sizes = [
-        (family.title, count)
-        for family in settings.models
-        for count in family.blocks or (blocks_of(family.model),)
-    ]
-    lost = {
-        share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None]
-        for share in settings.methods.freezing
-    }
-    return [
-        f"methods.freezing = {share:g} makes no run of {', '.join(names)} blocks: "
-        "the share rounds to none or all of them"
-        for share, names in lost.items()
-        if names
-    ]
+    sizes: list[tuple[str, int]] = []
+    for family in settings.models:
+        for count in family.blocks or (blocks_of(family.model),):
+            sizes.append((family.title, count))
+    notes = []
+    for share in settings.methods.freezing:
+        lost = [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None]
+        if lost:
+            notes.append(
+                f"methods.freezing = {share:g} makes no run of {', '.join(lost)} blocks: "
+                "the share rounds to none or all of them"
+            )
+    return notes
 
 
 def trials_of_scaling(settings: ScalingSettings, ways: Sequence[Tried]) -> list[ScalingTrial]:
@@ -327,16 +328,14 @@ def trials_of_scaling(settings: ScalingSettings, ways: Sequence[Tried]) -> list[
     experiment has complete ones.
     """
     common = settings.common()
-    return [
-        _scaling_trial(common, way, budget, seed)
-        for budget in sorted(settings.scaling.budgets)
-        for seed in settings.scaling.seeds
-        for way in ways
-    ]
+    # The last factor of the product varies fastest.
+    runs = product(sorted(settings.scaling.budgets), settings.scaling.seeds, ways)
+    return [_scaling_trial(common, way, budget, seed) for budget, seed, way in runs]
 
 
 def _scaling_trial(common: Mapping[str, Any], tried: Tried, budget: float, seed: int) -> ScalingTrial:
     name = f"{tried.way.title}, {exact(budget)} FLOP, seed {seed}"
+    # The loss of a run is a mean over its last steps, so every step is logged.
     overlay = overlaid(
         TrainSettings,
         tried.tables(),

@@ -146,35 +146,42 @@ def _advice(
     section, memory = settings.plan, _held(rows)
     recommended = recommend(fits, budgets, data_tokens=section.data_tokens, seed=settings.run.seed)
     rival = recommended.runner_up
+    best = recommended.best
     # The run of the largest budget has the settings that the advice repeats.
-    of_best = [row for row in rows if row.way == recommended.best.option.way]
+    of_best = [row for row in rows if row.way == best.option.way]
     run = max(of_best, key=attrgetter("budget"))
     largest = max(row.budget for row in rows if row.way.kind == run.way.kind)
-    run_settings = _run_settings(recommended.best, run, Path(str(section.runs)))
+    run_settings = _run_settings(best, run, Path(str(section.runs)))
     temperature = run_settings["train"].get("loss", {}).get("temperature", {}).get("value")
+    reasons = list(_reasons(recommended, run, section, largest=largest, temperature=temperature))
+    # Passes over the same data grow with the tokens.
+    passes = run.passes * best.tokens / run.tokens if run.passes else None
     return Advice(
         budget=recommended.budget,
         budget_seconds=section.budget_seconds,
         data_tokens=section.data_tokens,
         memory=section.memory,
-        best=_choice(recommended.best, memory),
+        best=_choice(best, memory),
         runner_up=None if rival is None else _choice(rival, memory),
         sure=None if rival is None else recommended.sure,
         candidates=[_choice(candidate, memory) for candidate in recommended.candidates],
         excluded={},
-        reasons=list(_reasons(recommended, run, section, largest=largest, temperature=temperature)),
+        reasons=reasons,
         additions=_additions(rows, fits, recommended, section),
-        beyond=recommended.best.flops / largest,
+        beyond=best.flops / largest,
         settings=run_settings,
-        passes=run.passes * recommended.best.tokens / run.tokens if run.passes else None,
+        passes=passes,
         unsound={str(kind): fraction for kind, fraction in recommended.unsound.items()},
     )
 
 
 def _held(rows: Sequence[ScalingRun]) -> dict[Option, int | None]:
     """Peak memory of the runs of each option, if measured."""
-    options = dict.fromkeys(row.option for row in rows)
-    return {option: max(row.memory for row in rows if row.option == option) or None for option in options}
+    peaks: dict[Option, int] = {}
+    for row in rows:
+        peaks[row.option] = max(row.memory, peaks.get(row.option, 0))
+    # A run that recorded no memory has 0.
+    return {option: peak or None for option, peak in peaks.items()}
 
 
 def _choice(candidate: Candidate, memory: Mapping[Option, int | None]) -> Choice:
@@ -234,11 +241,11 @@ def _run_settings(best: Candidate, run: ScalingRun, runs: Path) -> dict[str, Any
     )
     # Only what differs from the defaults of `train` is repeated.
     plain = TrainSettings().model_dump(mode="json")
-    common = {
-        name: {key: value for key, value in table.items() if value != plain[name].get(key)}
-        for name, table in before.get("common", {}).items()
-        if name in TRAIN_TABLES
-    }
+    common = {}
+    for name, table in before.get("common", {}).items():
+        if name in TRAIN_TABLES:
+            usual = plain[name]
+            common[name] = {key: value for key, value in table.items() if value != usual.get(key)}
     if "data" in before.get("scaling", {}):
         common["job"] = {"data": before["scaling"]["data"]}
     merged = overlaid(TrainSettings, common, overlay)

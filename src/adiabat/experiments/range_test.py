@@ -4,6 +4,7 @@ Log and checkpoints of the trial of that rate become those of the run, which goe
 """
 
 import math
+from itertools import product
 from statistics import fmean
 
 from adiabat.config.tuning import TuneSettings
@@ -52,7 +53,7 @@ def _losses_within_the_limit(trials: RateTrials) -> dict[float, float]:
     # As many rates again below the lowest, each by the same factor, if none stays within the limit.
     factor = rates[-1] / rates[-2]
     lower = [rates[-1] * factor**step for step in range(1, 1 + len(rates))]
-    trials.make_at_once([(rate, seed) for rate in rates for seed in trials.seeds])
+    trials.make_at_once(list(product(rates, trials.seeds)))
     losses: dict[float, float] = {}
     for rate in (*rates, *lower):
         found = any(map(math.isfinite, losses.values()))
@@ -70,7 +71,7 @@ def _losses_within_the_limit(trials: RateTrials) -> dict[float, float]:
 
 def _lowest(losses: dict[float, float]) -> float:
     """The rate of the lowest loss; of equal losses, the lowest rate."""
-    return min(losses, key=lambda rate: (losses[rate], rate))
+    return min(sorted(losses), key=losses.__getitem__)
 
 
 def _mean_losses(trials: RateTrials) -> dict[float, float]:

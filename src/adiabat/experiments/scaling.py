@@ -12,7 +12,6 @@ from typing import Any
 
 from adiabat.config.budgets import ScalingSettings
 from adiabat.config.reader import TRAIN_TABLES
-from adiabat.config.shared import EncoderSection
 from adiabat.core.disk import clear
 from adiabat.core.errors import JobError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
@@ -26,7 +25,7 @@ from adiabat.dual_encoder.train import check, check_pairs, train
 from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_SOURCES
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
-from adiabat.experiments.experiment_checks import MANY_BLOCKS, lawless, require_stated
+from adiabat.experiments.experiment_checks import lawless, many_blocks, require_stated
 from adiabat.experiments.grid import ScalingTrial, trials_of_scaling, ways_of, without_freezing
 from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, result_of, rows_at
 from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiting
@@ -144,7 +143,7 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         model = self.load(name, run.settings.encoder.of_saved(name)).to(device)
         corpora = CorpusStores(stores, self.watch)
         scoring = Scoring(self.tasks, corpora, ScoreCounts(), versions(device_name(device)), self.watch)
-        measured = MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model)
+        measured = MeasuredModel.in_memory(model, run.name)
         # Scores of a task may be undefined, such as a correlation of equal values.
         values = {}
         for task, scores in scoring.run(measured, job.folder / "scores").items():
@@ -246,7 +245,7 @@ def _examples(settings: ScalingSettings, watch: Watch) -> str:
     for the runs.
     """
     # Any method and rate will do: neither affects the data.
-    plain = trials_of_scaling(settings, ways_of(settings, lambda name: MANY_BLOCKS))[0].settings
+    plain = trials_of_scaling(settings, ways_of(settings, many_blocks))[0].settings
     check(plain)
     cache = cache_folder(plain.data.cache)
     training, validation = read_pairs(

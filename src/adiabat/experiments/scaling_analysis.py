@@ -4,7 +4,8 @@ import math
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -171,7 +172,7 @@ def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
     """Crossings of the frontiers of a family's methods near the budgets of its runs."""
     lines = [(fit.kind, fit.frontier) for fit in fits if fit.frontier is not None]
     # The frontier that falls slower is ahead at smaller budgets.
-    lines.sort(key=lambda pair: -pair[1].line.slope)
+    lines.sort(key=_slope, reverse=True)
     records = []
     for (first, before), (second, after) in combinations(lines, 2):
         if first.family == second.family:
@@ -180,12 +181,19 @@ def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
             budgets = np.concatenate([before.budgets, after.budgets])
             if budgets.min() / NEAR <= point.budget <= budgets.max() * NEAR:
                 records.append(CrossingRecord(first.family, first.method, second.method, point))
-    return sorted(records, key=lambda record: (record.family, record.found.budget))
+    return sorted(records, key=attrgetter("family", "found.budget"))
+
+
+def _slope(frontier: tuple[Kind, Trend]) -> float:
+    return frontier[1].line.slope
 
 
 def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -> list[Correlation]:
     """Correlation of losses with task scores, over the runs that have the score."""
-    tasks = list(dict.fromkeys(task for row in evidence.rows for task in row.scores))
+    scored_by: dict[str, None] = {}
+    for row in evidence.rows:
+        scored_by |= dict.fromkeys(row.scores)
+    tasks = list(scored_by)
     families = list(dict.fromkeys(row.way.family for row in evidence.rows if row.scores))
     groups = {task: [task] for task in tasks}
     if len(tasks) > 1:
@@ -212,9 +220,11 @@ def _correlation(
     seed: int,
 ) -> Correlation:
     """Correlation with the mean score of some tasks, over the runs that have all of them."""
-    losses = np.array([row.loss_of(kind) or 0.0 for row in scored])
-    scores = np.array([fmean(row.scores[task] for task in tasks) for row in scored])
-    found = rank_correlation(losses, scores, resamples=resamples, seed=seed)
+    losses, scores = [], []
+    for row in scored:
+        losses.append(row.loss_of(kind) or 0.0)
+        scores.append(fmean(row.scores[task] for task in tasks))
+    found = rank_correlation(np.array(losses), np.array(scores), resamples=resamples, seed=seed)
     if found is None:
         return Correlation(name, family, len(scored), None, None)
     return Correlation(name, family, len(scored), found.value, (found.low, found.high))
@@ -337,7 +347,7 @@ def held_out(fits: Sequence[KindFit], advice: Advice | None) -> HeldOutRecord | 
     """Predictions of held-out budgets, with the widths that they give; None where no budget could be held
     out.
     """
-    predicted = [one for fit in fits for one in fit.held_out]
+    predicted = list(chain.from_iterable(fit.held_out for fit in fits))
     if not predicted:
         return None
     losses = []

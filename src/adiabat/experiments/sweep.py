@@ -67,15 +67,18 @@ def sweep(
         described,
         rows_at,
         begun=begun,
-        prepare=runner.prepare,
         section=settings.sweep,
         kind=kind,
         place=runner.device,
-        outcome=lambda row: f"{row.status} after {row.steps:,} steps",
+        outcome=_outcome,
     ) as rows:
         result = _result(runner, rows, targets)
         write_report(result, folder)
     return result
+
+
+def _outcome(row: SweepRun) -> str:
+    return f"{row.status} after {row.steps:,} steps"
 
 
 def _require_names(runner: Runner) -> None:

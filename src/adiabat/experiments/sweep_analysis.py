@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from statistics import fmean
 from typing import Literal
 
@@ -46,7 +46,7 @@ def with_variation(result: SweepResult) -> SweepResult:
     names = list(result.varied)
     if any(run.variant for run in result.runs):
         names.append(VARIANT)
-    rows = [[_value(run, name) for name in names] for run in result.runs]
+    rows = [_values(run, names) for run in result.runs]
     settings = []
     for index, name in enumerate(names):
         settings.append(Setting(name, _distinct([row[index] for row in rows])))
@@ -63,8 +63,9 @@ def with_variation(result: SweepResult) -> SweepResult:
     return replace(result, variation=view)
 
 
-def _value(run: SweepRun, name: str) -> Value:
-    return run.variant if name == VARIANT else run.varied.get(name)
+def _values(run: SweepRun, names: Sequence[str]) -> list[Value]:
+    """What a run has of each setting; None where its variant does not vary it."""
+    return [run.variant if name == VARIANT else run.varied.get(name) for name in names]
 
 
 def _distinct(values: Sequence[Value]) -> list[Value]:
@@ -210,7 +211,7 @@ def _most_changed(
                 values.setdefault(layer.name, []).append(value)
     means = {name: fmean(several) for name, several in values.items()}
     # Equal values keep the order of the model.
-    return sorted(means.items(), key=lambda item: -item[1])[:MOST_TENSORS]
+    return sorted(means.items(), key=itemgetter(1), reverse=True)[:MOST_TENSORS]
 
 
 def is_moved(layer: LayerChange) -> bool:

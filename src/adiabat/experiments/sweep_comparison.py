@@ -5,6 +5,7 @@ The comparison itself is that of a suite (`adiabat.evaluation.suite_findings`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from adiabat.config.section import value_at
 from adiabat.core.errors import several
@@ -43,7 +44,11 @@ def complete_cases(trials: Sequence[SweepTrial], rows: Sequence[SweepRun]) -> di
     if why_not_compared(len(cases)):
         return {}
     done = {row.name for row in rows if row.status == "done"}
-    return {case: runs for case, runs in cases.items() if done.issuperset(run.name for run in runs)}
+    complete = {}
+    for case, runs in cases.items():
+        if all(run.name in done for run in runs):
+            complete[case] = runs
+    return complete
 
 
 def compared_models(runner: SweepRunner, cases: Cases, rows: Sequence[SweepRun]) -> list[ModelScores]:
@@ -88,12 +93,15 @@ def comparison_notes(runner: SweepRunner, cases: Cases, rows: Sequence[SweepRun]
     if why := why_not_compared(len({trial.case for trial in runner.trials})):
         yield why
         return
-    compared = [trial for runs in cases.values() for trial in runs]
+    compared = list(chain.from_iterable(cases.values()))
     if left_out := sorted({row.name for row in rows} - {trial.name for trial in compared}):
         yield f"settings with a failed run are not compared with the others: {several(left_out)}"
     devices = sorted({row.device for row in rows})
     if len(devices) > 1:
         yield f"runs were made on different devices, so their times are not comparable: {', '.join(devices)}"
-    differing = [key for key in LENGTHS if len({value_at(run.settings, key) for run in compared}) > 1]
+    differing = []
+    for key in LENGTHS:
+        if len({value_at(run.settings, key) for run in compared}) > 1:
+            differing.append(key)
     if differing:
         yield f"runs differ in {' and '.join(differing)}, so recipes of unequal cost are compared"

@@ -177,9 +177,9 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
             first.setdefault(self.start_name(trial), trial)
         return first
 
-    def prepare(self, waiting: Sequence[SweepTrial]) -> None:
+    def prepare(self, todo: Sequence[SweepTrial]) -> None:
         """Measure the initial models before any run, which finds faults of models and tasks."""
-        for trial in waiting:
+        for trial in todo:
             self.start(trial)
         self.start_records()
 
@@ -192,6 +192,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
             key, record = self.start_digest(trial), before.get(name)
             if record is None or record.key != key or not self._is_measured(name, record):
                 start = self.start(trial)
+                # The speed of unchanged weights still holds.
                 speed = record.speed if record is not None and record.state == start.state else None
                 record = StartRecord(start.model, start.parameters, speed, key, start.state)
             records[name] = record
@@ -306,11 +307,12 @@ def _columns(run: SweepRun) -> dict[str, Any]:
         "epochs": run.epochs,
     }
     numbers |= {"best_epoch": run.best_epoch, "seconds": run.seconds}
-    scores = {name: value for task in run.tasks for name, value in _of_task(task)}
-    drifted = (
-        {} if run.drift is None else {f"drift: {name}": value for name, value in run.drift.means.items()}
-    )
-    return {**scalars, **varied, **numbers, **scores, **drifted}
+    columns = {**scalars, **varied, **numbers}
+    for task in run.tasks:
+        columns.update(_of_task(task))
+    if run.drift is not None:
+        columns |= {f"drift: {name}": value for name, value in run.drift.means.items()}
+    return columns
 
 
 def _of_task(task: TaskOutcome) -> Iterator[tuple[str, Any]]:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import product
 from random import Random
 from statistics import median
 from time import perf_counter
@@ -49,9 +50,10 @@ class TrainSweepRunner(SweepRunner):
     def rules(self) -> dict[str, Any]:
         """Settings that may change when the sweep is resumed."""
         tables = ["common", *(f"variants.{one.name}" for one in self.settings.variants)]
-        moved = {f"{table}.{key}" for table in tables for key in FREE_PATHS}
+        moved = {f"{table}.{key}" for table, key in product(tables, FREE_PATHS)}
+        memory = {f"common.{key}" for key in FREE_MEMORY}
         return {
-            "free": {"sweep.data", "sweep.model", *moved, *(f"common.{key}" for key in FREE_MEMORY)},
+            "free": {"sweep.data", "sweep.model", *moved, *memory},
             "free_in": {f"{table}.data.sources": FREE_SOURCES for table in tables},
             "growing": ("start.models",),
         }
@@ -269,6 +271,7 @@ def drawn_texts(tasks: Iterable[object], count: int) -> list[str]:
     drawn: list[str] = []
     with without_skip_warnings():
         for corpus in corpora:
+            # An equal share, rounded up: what is too much is cut off at the end.
             drawn += _sample(corpus.documents(), -(-count // len(corpora)))
     return drawn[:count]
 
@@ -278,6 +281,7 @@ def _sample(documents: Iterator[Document], count: int) -> list[str]:
     random = Random(0)
     sample: list[str] = []
     for number, document in enumerate(documents):
+        # The first `count` fill the sample; each later one takes a random place, if it is inside of it.
         position = number if number < count else random.randint(0, number)
         if number < count:
             sample.append(document.text)

@@ -109,17 +109,14 @@ class ExperimentKind:
             of=f"a {self.name}",
         )
         pairs = {name: (_table(before, name), _table(wanted, name)) for name in self.growing}
-        free = {key for name, pair in pairs.items() for key in _come_or_gone(name, *pair)}
-        free |= {
-            key
-            for key in (*flat_settings(before), *flat_settings(wanted))
-            if key.partition(".")[0] in self.free_tables
-        }
-        require_same(
-            Job(folder),
-            wanted,
-            rules=Rules(free=self.free | free, free_in=self.free_in, defaults=self.defaults),
-        )
+        free = set(self.free)
+        for name, (former, present) in pairs.items():
+            free.update(_come_or_gone(name, former, present))
+        for key in (*flat_settings(before), *flat_settings(wanted)):
+            if key.partition(".")[0] in self.free_tables:
+                free.add(key)
+        rules = Rules(free=frozenset(free), free_in=self.free_in, defaults=self.defaults)
+        require_same(Job(folder), wanted, rules=rules)
         merged = dict(wanted)
         for name, (former, present) in pairs.items():
             merged = _with_table(merged, name.split("."), {**former, **present})
@@ -181,6 +178,9 @@ class Runner(ABC, Generic[TrialT, RowT]):
         """An earlier row, updated to this call; a row of another run is refused."""
         return row
 
+    def prepare(self, todo: Sequence[TrialT]) -> None:
+        """Whatever must be ready before the first run that is to be made."""
+
     def job(self, trial: TrialT) -> Job:
         """The job of a run."""
         return Job(self.folder / RUNS / run_folder_name(trial.name))
@@ -191,6 +191,7 @@ class Runner(ABC, Generic[TrialT, RowT]):
         """
         job = self.job(trial)
         try:
+            # A run that was trained before its process ended is only measured.
             if not job.is_done:
                 make_folder(job.folder.parent, parents=True)
                 require_no_link(job.folder)
@@ -209,9 +210,11 @@ class Runner(ABC, Generic[TrialT, RowT]):
     def _watch(self, trial: TrialT) -> Watch:
         """Watch of a run, whose notes start with its label."""
         label = self.label(trial)
-        return self.watch.under(
-            trial.name, note=lambda sentence: self._note_once(f"{label}: {sentence}" if label else sentence)
-        )
+
+        def note(sentence: str) -> None:
+            self._note_once(f"{label}: {sentence}" if label else sentence)
+
+        return self.watch.under(trial.name, note=note)
 
     @cached_property
     def _note_once(self) -> Callable[[str], None]:
@@ -249,7 +252,6 @@ def run_trials(
     rows_at: Callable[[Path], Rows[RowT]],
     *,
     begun: bool,
-    prepare: Callable[[Sequence[TrialT]], None] = lambda waiting: None,
     section: SweepSection | ScalingSection,
     kind: ExperimentKind,
     place: device,
@@ -259,7 +261,6 @@ def run_trials(
 
     Args:
         describe: Returns the configuration of the experiment, or refuses a different one.
-        prepare: Called before the first run with the runs to be made.
         section: Has the executor, and whether models are kept after they are measured.
         place: Device of the runs.
         outcome: Describes the outcome of a run.
@@ -268,7 +269,8 @@ def run_trials(
         rows = rows_at(runner.folder / ROWS)
         todo = {trial.name: trial for trial in waiting(runner, trials, rows)}
         if todo:
-            prepare(list(todo.values()))
+            runner.prepare(list(todo.values()))
+            # A process of a cluster has its own working directory, and no terminal.
             apart = replace(runner, folder=runner.folder.resolve(), watch=SILENT)
             setting, on_gpu = f"{kind.table}.engine", place.type == "cuda"
             made = map_trials(

@@ -65,22 +65,17 @@ class TuneSweepRunner(SweepRunner):
         first.
         """
         settings, context = [trial.tuned for trial in self.trials], self.context
-        examples = {
-            _key_of(one): examples_digest(*context.examples(one))
-            for one in dict.fromkeys(run.data for run in settings)
-        }
-        store, probes = context.store.manifest.sha256, context.probes
-        rehearsed = {
-            _key_of(rehearsal): probes(rehearsal.texts).sha256
-            for rehearsal in (run.rehearsal for run in settings)
-            if rehearsal
-        }
-        guards = {
-            _key_of(guard): probes(guard.probes).sha256
-            for guard in (run.watched for run in settings)
-            if guard
-        }
+        examples, rehearsed, guards = dict[str, str](), dict[str, str](), dict[str, str]()
+        for data in dict.fromkeys(run.data for run in settings):
+            examples[_key_of(data)] = examples_digest(*context.examples(data))
+        store = context.store.manifest.sha256
+        for run in settings:
+            if run.rehearsal:
+                rehearsed[_key_of(run.rehearsal)] = context.probes(run.rehearsal.texts).sha256
+            if run.watched:
+                guards[_key_of(run.watched)] = context.probes(run.watched.probes).sha256
         digests = {
+            # The first to load the model.
             "query_tower": context.digest,
             "store_vectors": store,
             "examples": examples,
@@ -175,9 +170,9 @@ class TuneSweepRunner(SweepRunner):
             "pairs": queries,
         }
 
-    def prepare(self, waiting: Sequence[SweepTrial]) -> None:
+    def prepare(self, todo: Sequence[SweepTrial]) -> None:
         """Measure the untuned model on tasks and probes before any run."""
-        super().prepare(waiting)
+        super().prepare(todo)
         if self.drift_evaluator is not None:
             _ = self.drift_evaluator.start
 
