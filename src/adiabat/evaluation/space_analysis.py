@@ -104,6 +104,7 @@ def analyse_space(
     )
     space_map = _mapped(spaces, section.map, seed=seed, watch=watch) if section.map else None
     numbers = space_numbers(spaces[0], spaces[1] if before else None, plan)
+    notes = [*examples.notes, *zeros, *_notes(systems, spaces, numbers), *_map_notes(space_map, section.map)]
     return SpaceResult(
         title=title,
         command=command,
@@ -126,12 +127,7 @@ def analyse_space(
         map=space_map,
         settings=settings.recorded(),
         inputs=inputs,
-        notes=[
-            *examples.notes,
-            *zeros,
-            *_notes(systems, spaces, numbers),
-            *_map_notes(space_map, section.map),
-        ],
+        notes=notes,
     )
 
 

@@ -84,8 +84,12 @@ class ModelScores:
     @property
     def known(self) -> list[Reason]:
         """What is known of its runs."""
-        known = [Reason.RUNS_DIFFER] if self.run_differences else []
-        return [*known, Reason.EQUAL_RUNS] if len(set(self.states)) < len(self.states) else known
+        known = []
+        if self.run_differences:
+            known.append(Reason.RUNS_DIFFER)
+        if len(set(self.states)) < len(self.states):
+            known.append(Reason.EQUAL_RUNS)
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +114,10 @@ class _Measured:
     @property
     def trained_on(self) -> list[TrainedOn]:
         """Training data of the runs, each record once."""
-        return list(
-            dict.fromkeys(overlap for scores in self.runs for overlap in scores.trained_on(self.name))
-        )
+        overlaps = dict[TrainedOn, None]()
+        for scores in self.runs:
+            overlaps |= dict.fromkeys(scores.trained_on(self.name))
+        return list(overlaps)
 
     def is_same_as(self, other: "_Measured") -> bool:
         """Whether all runs of both are known to be one model, with the same vectors of documents."""
@@ -160,13 +165,13 @@ class _Contest:
     def of(cls, model: _Measured, against: _Measured) -> "_Contest":
         """Leave out what one of both was trained on."""
         decision = decide([*model.runs, *against.runs])
-        scores, runs = decision.parts[0].scores, len(model.runs)
         known = [*decision.known, *model.known, *against.known]
         if model.is_same_as(against):
             known.append(Reason.ONE_MODEL)
-        return cls(
-            replace(model, runs=scores[:runs]), replace(against, runs=scores[runs:]), known, decision.notes()
-        )
+        scores, runs = decision.parts[0].scores, len(model.runs)
+        model = replace(model, runs=scores[:runs])
+        against = replace(against, runs=scores[runs:])
+        return cls(model, against, known, decision.notes())
 
     @property
     def is_tested(self) -> bool:
@@ -215,7 +220,9 @@ def compare_models(
         inputs=dict(inputs),
     )
     result = with_findings(measured, models, settings.measure.loss_margin(), watch)
-    result.notes.extend([*_apart(models), *_fewer_runs(models, [task.name for task in result.tasks])])
+    tasks = [task.name for task in result.tasks]
+    result.notes.extend(_apart(models))
+    result.notes.extend(_fewer_runs(models, tasks))
     return replace(result, seconds=seconds + time.monotonic() - started)
 
 
@@ -223,11 +230,16 @@ def with_findings(
     result: SuiteT, models: Sequence[ModelScores], margin: Margin, watch: Watch = SILENT
 ) -> SuiteT:
     """A result that lists these models, with the comparison of them on every task."""
-    tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))
+    # In the order in which models did them.
+    tasks = dict[str, None]()
+    for model in models:
+        for run in model.runs:
+            tasks |= dict.fromkeys(run)
     comparison = _Comparison(result, margin)
     for number, task in enumerate(tasks):
         watch.progress(f"comparing on {task}", number, len(tasks))
-        comparison.add(task, [measured for model in models if (measured := model.on(task)) is not None])
+        measured = [model.on(task) for model in models]
+        comparison.add(task, [each for each in measured if each is not None])
     watch.progress("comparing", len(tasks), len(tasks))
     for model in models:
         result.notes.extend(model.run_differences)
@@ -241,9 +253,10 @@ def _apart(models: Sequence[ModelScores]) -> Iterator[str]:
         for run in model.runs:
             for scores in run.values():
                 overlaps.setdefault(scores.task, []).extend(scores.trained_on(model.name))
-        apart = [
-            task for task, found in overlaps.items() if found and all(overlap.is_apart for overlap in found)
-        ]
+        apart = []
+        for task, of_runs in overlaps.items():
+            if of_runs and all(overlap.is_apart for overlap in of_runs):
+                apart.append(task)
         if apart:
             yield (
                 f"{model.name} was trained or validated on none of the queries and "
@@ -281,8 +294,9 @@ class _Comparison:
         contests = [_Contest.of(model, against) for model in models if model is not against]
         weight = 1.0
         if against.name != result.baseline:
-            # k models make k (k - 1) / 2 pairs, of which the k - 1 with the best are tested.
-            weight = max(1.0, (1 + sum(contest.is_tested for contest in contests)) / 2)
+            # k models make k (k - 1) / 2 pairs, of which the k - 1 with the best are tested: k / 2 each.
+            tested = sum(contest.is_tested for contest in contests)
+            weight = max(1.0, (tested + 1) / 2)
         self._pair(task, contests, weight)
         result.grids.extend(self._grids(task, _Contest(against, against, (), ()), None, weight))
         for contest in contests:
@@ -299,9 +313,8 @@ class _Comparison:
         values = np.array([pair.p_value for pair in self.paired], dtype=np.float64)
         holds = np.zeros(values.size, dtype=np.bool_)
         holds[tested] = benjamini_hochberg(values[tested])
-        return [
-            pair.judged(holds=holds_one) for pair, holds_one in zip(self.paired, holds.tolist(), strict=True)
-        ]
+        decided = zip(self.paired, holds.tolist(), strict=True)
+        return [pair.judged(holds=holds_one) for pair, holds_one in decided]
 
     def _pair(self, task: str, contests: Sequence[_Contest], weight: float) -> None:
         # Models of equally many runs share resamples, which take most of the time.
@@ -324,12 +337,13 @@ class _Comparison:
             if first.similarity != model.main[0].similarity:
                 continue
             runs = [scores.grids[number] for scores in model.runs]
-            before = [
-                replace(each.grids[number], similarity=first.similarity) for each in contest.against.runs
-            ]
+            before = None
+            if against:
+                others = [scores.grids[number] for scores in contest.against.runs]
+                before = [replace(grid, similarity=first.similarity) for grid in others]
             grid = grid_over_runs(
                 runs,
-                before if against else None,
+                before,
                 known=contest.known,
                 seed=self.result.seed,
                 resamples=self.result.resamples,
@@ -373,10 +387,7 @@ def _require_same_units(task: str, models: Sequence[_Measured]) -> None:
 def _unlike(scores: TaskScores, first: TaskScores, first_run: TaskScores) -> str | None:
     """Why two scores cannot be compared unit by unit, or two runs of a model cannot be averaged."""
     if _stored(scores.units) != _stored(first.units):
-        lacking, more = set(first.units) - set(scores.units), set(scores.units) - set(first.units)
-        counts = [f"lacks {len(lacking):,}"] if lacking else []
-        counts += [f"has {len(more):,} {numbered('other', len(more))}"] if more else []
-        return f"{' and '.join(counts)}, of {len(first.units):,}" if counts else "has them in another order"
+        return _unlike_units(scores.units, first.units)
     if scores.texts and first.texts and _stored(scores.texts) != _stored(first.texts):
         return "has other texts under the same ids"
     main, other = scores.samples[0], first.samples[0]
@@ -389,6 +400,17 @@ def _unlike(scores: TaskScores, first: TaskScores, first_run: TaskScores) -> str
     if [sample.key for sample in scores.samples] != [sample.key for sample in first_run.samples]:
         return "has runs with unlike measures"
     return None
+
+
+def _unlike_units(units: Sequence[str], expected: Sequence[str]) -> str:
+    """How units differ from those of the first model."""
+    lacking, more = len(set(expected) - set(units)), len(set(units) - set(expected))
+    counts = []
+    if lacking:
+        counts.append(f"lacks {lacking:,}")
+    if more:
+        counts.append(f"has {more:,} {numbered('other', more)}")
+    return f"{' and '.join(counts)}, of {len(expected):,}" if counts else "has them in another order"
 
 
 def _stored(texts: Sequence[str]) -> list[bytes]:
@@ -438,8 +460,8 @@ def _facts(task: str, models: Sequence[_Measured]) -> Iterator[Fact]:
         for scores in model.runs:
             names |= dict.fromkeys(scores.facts)
         for name in names:
-            mean = np.mean([scores.facts.get(name, 0.0) for scores in model.runs])
-            yield Fact(model.name, task, name, float(mean))
+            values = [scores.facts.get(name, 0.0) for scores in model.runs]
+            yield Fact(model.name, task, name, float(np.mean(values)))
     for model in models:
         for overlap in model.trained_on:
             counts = {
@@ -464,7 +486,9 @@ def _levels(task: str, models: Sequence[_Measured], *, seed: int, resamples: int
     for group in _of_equal_runs(models):
         measures: list[tuple[_Measured, tuple[Sample, ...]]] = []
         for model in group:
-            measures += [(model, runs) for runs in zip(*(each.samples for each in model.runs), strict=True)]
+            samples = [scores.samples for scores in model.runs]
+            # One measure at a time, of all runs.
+            measures += [(model, runs) for runs in zip(*samples, strict=True)]
         changes = changes_over_runs([runs for _, runs in measures], None, seed=seed, resamples=resamples)
         for (model, _), change in zip(measures, changes, strict=True):
             yield Score(
@@ -485,11 +509,13 @@ def _reference(ranked: Sequence[_Measured], models: Sequence[_Measured], baselin
         if model.name == baseline:
             return model
     sign = -1 if ranked[0].main[0].lower_is_better else 1
-    values = [sign * float(np.mean([value_of(sample) for sample in model.main])) for model in ranked]
+    values = []
+    for model in ranked:
+        of_runs = [value_of(sample) for sample in model.main]
+        values.append(sign * float(np.mean(of_runs)))
+    best = max(values)
     # The first of equal models.
-    return next(
-        model for model, value in zip(ranked, values, strict=True) if equal_values(value, max(values))
-    )
+    return next(model for model, value in zip(ranked, values, strict=True) if equal_values(value, best))
 
 
 def _units(task: str, models: Sequence[_Measured]) -> Iterator[UnitRow]:
@@ -499,14 +525,21 @@ def _units(task: str, models: Sequence[_Measured]) -> Iterator[UnitRow]:
     scores, main = models[0].runs[0], models[0].main[0]
     if main.statistic != "mean" or main.pseudo_values:
         return
-    values = np.stack([np.mean([sample.unit_values for sample in model.main], axis=0) for model in models])
-    spread = np.where(np.isfinite(values).all(axis=0), np.ptp(values, axis=0), -1.0)
+    means = []
+    for model in models:
+        of_runs = [sample.unit_values for sample in model.main]
+        means.append(np.mean(of_runs, axis=0))
+    values = np.stack(means)
+    # A unit without a value for some model comes last.
+    known = np.isfinite(values).all(axis=0)
+    spread = np.where(known, np.ptp(values, axis=0), -1.0)
     names = [model.name for model in models]
     for unit in np.argsort(-spread, kind="stable")[:UNITS_SHOWN].tolist():
         if spread[unit] <= 0:
             return
         text = scores.texts[unit][:TEXT_SHOWN] if scores.texts else ""
-        yield UnitRow(task, scores.units[unit], text, dict(zip(names, values[:, unit].tolist(), strict=True)))
+        by_model = dict(zip(names, values[:, unit].tolist(), strict=True))
+        yield UnitRow(task, scores.units[unit], text, by_model)
 
 
 def analysed(result: SuiteT) -> SuiteT:
@@ -526,6 +559,7 @@ def analysed(result: SuiteT) -> SuiteT:
         models.append(_standing(result, tasks, model.name, measured))
     means = []
     for kind, group in by_kind(result.tasks):
+        # A mean over different measures would mean nothing.
         if len(group) > 1 and len({task.measure for task in group}) == 1:
             values = {model.name: _mean(scores, group, model.name) for model in result.models}
             means.append(KindMean(kind, group[0].measure, len(group), group[0].lower_is_better, values))
@@ -553,11 +587,13 @@ def _ranking(result: SuiteResult, task: SuiteTask, scores: Sequence[Score]) -> T
 
 def _rank(score: Score, among: Sequence[Score]) -> float:
     sign = -1 if score.lower_is_better else 1
-    equal = sum(equal_values(other.value, score.value) for other in among)
-    above = sum(
-        sign * other.value > sign * score.value and not equal_values(other.value, score.value)
-        for other in among
-    )
+    equal = above = 0
+    for other in among:
+        if equal_values(other.value, score.value):
+            equal += 1
+        elif sign * other.value > sign * score.value:
+            above += 1
+    # Equal models, among which is the model itself, share the mean of their ranks.
     return 1 + above + (equal - 1) / 2
 
 
@@ -571,14 +607,14 @@ def _standing(result: SuiteResult, tasks: Sequence[TaskRanking], model: str, mea
         even = sum(model in ranking.even for ranking in beside_best)
     verdicts = None
     if baseline is not None and model != baseline:
-        found = Counter(
-            pairing.verdict
-            for pairing in result.pairings
-            if (pairing.model, pairing.against) == (model, baseline)
-        )
-        verdicts = {verdict: found[verdict] for verdict in WORDS}
+        beside_baseline = (model, baseline)
+        pairings = [one for one in result.pairings if (one.model, one.against) == beside_baseline]
+        counts = Counter(pairing.verdict for pairing in pairings)
+        verdicts = {verdict: counts[verdict] for verdict in WORDS}
     mean_rank = None
-    if len(contests) == sum(bool(ranking.ranks) for ranking in tasks) > 0:
+    ranked = [ranking for ranking in tasks if ranking.ranks]
+    # Ranks are comparable only over the same tasks.
+    if ranked and len(contests) == len(ranked):
         mean_rank = sum(ranking.ranks[model] for ranking in contests) / len(contests)
     return ModelStanding(
         model=model,

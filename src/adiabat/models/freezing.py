@@ -70,29 +70,22 @@ _ADAPTER = re.compile(r"\.(?:base_layer|lora_[AB]\.\w+)(?=\.)")
 """peft's infix between a dense layer's name and ``weight`` or ``bias``."""
 
 # Patterns of the name after the block number, for each part; the first match decides.
-_PART_RULES: tuple[tuple[Part, re.Pattern[str]], ...] = (
-    ("output.dense", re.compile(r"layer\.1\.DenseReluDense\.wo\.")),
-    ("attention", re.compile(r"layer\.0\.")),  # T5 numbers its sublayers: 0 attends, 1 feeds forward
-    ("intermediate", re.compile(r"layer\.1\.")),
-    ("attention", re.compile(r"(?:albert_layers\.\d+\.)?(?:attention|self_attn|self_attention|attn)\.")),
-    (
-        "attention",
-        re.compile(r"(?:attn_norm|sa_layer_norm|self_attn_layer_norm|input_layernorm|ln_1|norm_1)\."),
-    ),
-    (
-        "output.dense",
-        re.compile(r"(?:output\.dense|(?:albert_layers\.\d+\.)?ffn_output|ffn\.lin2|ffn\.down_proj|fc2)\."),
-    ),
-    ("output.dense", re.compile(r"mlp\.(?:dense_4h_to_h|down_proj|Wo|c_proj|fc_out|fc2)\.")),
-    ("output", re.compile(r"(?:output|(?:albert_layers\.\d+\.)?full_layer_layer_norm|output_layer_norm)\.")),
-    ("output", re.compile(r"post_(?:feedforward|mlp)_layernorm\.")),
-    ("intermediate", re.compile(r"(?:albert_layers\.\d+\.ffn|intermediate|ffn\.(?:lin1|up_proj)|fc1)\.")),
-    ("intermediate", re.compile(r"(?:mlp_norm|ln_2|norm_2|pre_feedforward_layernorm|final_layer_norm)\.")),
-    (
-        "intermediate",
-        re.compile(r"mlp\.(?:dense_h_to_4h|gate_proj|up_proj|gate_up_proj|Wi|c_fc|fc_in|fc1)\."),
-    ),
+_PART_PATTERNS: tuple[tuple[Part, str], ...] = (
+    ("output.dense", r"layer\.1\.DenseReluDense\.wo\."),
+    # T5 numbers its sublayers: 0 attends, 1 feeds forward.
+    ("attention", r"layer\.0\."),
+    ("intermediate", r"layer\.1\."),
+    ("attention", r"(?:albert_layers\.\d+\.)?(?:attention|self_attn|self_attention|attn)\."),
+    ("attention", r"(?:attn_norm|sa_layer_norm|self_attn_layer_norm|input_layernorm|ln_1|norm_1)\."),
+    ("output.dense", r"(?:output\.dense|(?:albert_layers\.\d+\.)?ffn_output|ffn\.lin2|ffn\.down_proj|fc2)\."),
+    ("output.dense", r"mlp\.(?:dense_4h_to_h|down_proj|Wo|c_proj|fc_out|fc2)\."),
+    ("output", r"(?:output|(?:albert_layers\.\d+\.)?full_layer_layer_norm|output_layer_norm)\."),
+    ("output", r"post_(?:feedforward|mlp)_layernorm\."),
+    ("intermediate", r"(?:albert_layers\.\d+\.ffn|intermediate|ffn\.(?:lin1|up_proj)|fc1)\."),
+    ("intermediate", r"(?:mlp_norm|ln_2|norm_2|pre_feedforward_layernorm|final_layer_norm)\."),
+    ("intermediate", r"mlp\.(?:dense_h_to_4h|gate_proj|up_proj|gate_up_proj|Wi|c_fc|fc_in|fc1)\."),
 )
+_PART_RULES = tuple((part, re.compile(pattern)) for part, pattern in _PART_PATTERNS)
 
 _PRESET = re.compile(
     r"(blocks)(?:\[([^\[\]]*)\])?(?:\.(attention|intermediate|output(?:\.dense(?:\.(?:weight|bias))?)?))?"

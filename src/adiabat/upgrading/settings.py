@@ -73,28 +73,41 @@ _OF_LOSS = _named(
 _OF_METHOD = _named("rank", "alpha")
 _OF_SCHEDULE = _named("gamma", "final_fraction")
 
-CHOICES: Mapping[str, tuple[type[Section], Mapping[str, str]]] = {
-    "tune.loss": (TuneSection, _named("margin", "distance", "temperature")),
-    "tune.negatives": (TuneSection, _named("difficulty", negatives_per_query="per_query")),
-    "tune.method": (TuneSection, _OF_METHOD),
-    "tune.schedule": (TuneSection, _OF_SCHEDULE),
-    "tune.batch_scaling": (TuneSection, _named("reference_batch_size")),
-    "train.loss": (TrainSection, _OF_LOSS),
-    "train.method": (TrainSection, _OF_METHOD),
-    "train.schedule": (TrainSection, _OF_SCHEDULE),
-    "batches.group": (BatchesSection, _named("random_share", "curriculum_steps")),
-    "mixture.rule": (MixtureSection, _named("temperature")),
-    "static.reduction": (StaticSection, _named("dims")),
-    "static.weighting": (StaticSection, _named("corpus", sif="a")),
+CHOICES: Mapping[str, Mapping[str, str]] = {
+    "tune.loss": _named("margin", "distance", "temperature"),
+    "tune.negatives": _named("difficulty", negatives_per_query="per_query"),
+    "tune.method": _OF_METHOD,
+    "tune.schedule": _OF_SCHEDULE,
+    "tune.batch_scaling": _named("reference_batch_size"),
+    "train.loss": _OF_LOSS,
+    "train.method": _OF_METHOD,
+    "train.schedule": _OF_SCHEDULE,
+    "batches.group": _named("random_share", "curriculum_steps"),
+    "mixture.rule": _named("temperature"),
+    "static.reduction": _named("dims"),
+    "static.weighting": _named("corpus", sif="a"),
 }
-"""Choices that were words: the section that has each, and the keys beside it with their names in its table of
-today."""
+"""Choices that were words: the keys beside each, with their names in its table of today."""
 
-BESIDE = {
-    f"{choice.partition('.')[0]}.{former}": (choice, present)
-    for choice, (_, names) in CHOICES.items()
-    for former, present in names.items()
+SECTIONS: Mapping[str, type[Section]] = {
+    "tune": TuneSection,
+    "train": TrainSection,
+    "batches": BatchesSection,
+    "mixture": MixtureSection,
+    "static": StaticSection,
 }
+"""Tables that have such choices."""
+
+
+def _beside() -> dict[str, tuple[str, str]]:
+    beside: dict[str, tuple[str, str]] = {}
+    for choice, names in CHOICES.items():
+        table = choice.partition(".")[0]
+        beside |= {f"{table}.{former}": (choice, present) for former, present in names.items()}
+    return beside
+
+
+BESIDE = _beside()
 """Each key that stood beside a choice: the choice, and the key of today in its table."""
 
 SWITCHES = ("data.stream", "space.map")
@@ -292,7 +305,7 @@ def _margin(value: str) -> tuple[float | None, float | None]:
 
 def _keys_beside(choice: str) -> set[str]:
     """Keys that belonged to a choice and stood beside it."""
-    beside = set(CHOICES[choice][1])
+    beside = set(CHOICES[choice])
     if choice == "train.loss":
         beside |= {
             key.partition(".")[2] for key, present in KEYS.items() if present.startswith("train.loss.")
@@ -318,10 +331,12 @@ def _has_loss_key(train: Mapping[str, Any], target: Keys) -> bool:
 
 def _knows(former: Mapping[str, Any], choice: str, name: str) -> bool:
     """Whether the chosen kind has a key; keys of other kinds stood beside it without effect."""
-    section, (table, key) = CHOICES[choice][0], choice.split(".")
-    chosen = former[table].get(key)
-    default = section.model_fields[key].default
-    return _has_effect(section, key, str(chosen if isinstance(chosen, str) else default.kind), name)
+    table, key = choice.split(".")
+    section = SECTIONS[table]
+    kind = former[table].get(key)
+    if not isinstance(kind, str):
+        kind = section.model_fields[key].default.kind
+    return _has_effect(section, key, str(kind), name)
 
 
 def _has_effect(section: type[Section], key: str, kind: str, name: str) -> bool:
