@@ -1,25 +1,36 @@
 """Changes of a store that crash before a chosen step."""
 
+import errno
 import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
+from adiabat.core.errors import StoreError
 from adiabat.store import append, commit, deletion
 from adiabat.store.corpus_files import IdIndex
 from adiabat.store.manifest import VectorFile
+from adiabat.store.vector_store import Store
+from tests.refused import refused
+
+DISK_IS_FULL = "the disk is full; free some space and make the same call"
 
 
 class CutError(Exception):
     """Stands for a crash."""
 
 
-def raising(*unused: object, **named: object) -> None:
+def raising(*unused: object, **named: object) -> Never:
     raise CutError
+
+
+def on_full_disk(*unused: object, **named: object) -> Never:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def crashes_at(number: int, change: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -57,6 +68,30 @@ def crashes_at(number: int, change: Callable[[], object], monkeypatch: pytest.Mo
         except CutError:
             return True
     return False
+
+
+def crashes_of(
+    change: Callable[[Path], object], original: Path, monkeypatch: pytest.MonkeyPatch, *, least: int
+) -> Iterator[tuple[Path, bool]]:
+    """Copies of a store, each as a crash before another step of the change left it, and whether the change is
+    half done, so that the copy cannot be opened; of more than `least` steps.
+    """
+    for step in range(200):
+        folder = original.with_name(f"{original.name}-{step}")
+        shutil.copytree(original, folder)
+        if not crashes_at(step, partial(change, folder), monkeypatch):
+            break
+        is_half_done = (folder / "appending" / "commit.json").exists()
+        if is_half_done:
+            require_half_done(folder)
+        yield folder, is_half_done
+        shutil.rmtree(folder)
+    assert least < step < 199
+
+
+def require_half_done(folder: Path) -> None:
+    with refused(StoreError, "a change of it is half done"):
+        Store.open(folder)
 
 
 @contextmanager

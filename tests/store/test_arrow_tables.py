@@ -13,6 +13,7 @@ import adiabat
 from adiabat.core.errors import StoreError
 from adiabat.store import imports as imports_module
 from tests.imported import import_vectors
+from tests.refused import refused
 from tests.store.test_imports import IDS, assert_holds, imported, own_vectors, vector_column
 
 
@@ -57,33 +58,28 @@ def test_tensors_and_arrow_files(
 
 def test_tensors_of_several_vectors_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": IDS, "vector": tensors(2, 4)}), tmp_path / "v.parquet")
-    with pytest.raises(StoreError, match="one vector in each row, got tensors of 2 x 4 numbers"):
+    with refused(StoreError, "one vector in each row, got tensors of 2 x 4"):
         import_vectors(tmp_path / "v.parquet", tmp_path / "s")
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.bool_])
 def test_codes_of_vectors_are_told_that_their_scale_is_missing(tmp_path: Path, dtype: Any) -> None:
-    codes = (own_vectors() * 40).astype(dtype)
-    with pytest.raises(
-        StoreError,
-        match=rf"v\.npy.* got {np.dtype(dtype)} of shape \(7, 8\); .* scale is missing: save codes \* scale",
-    ):
+    codes, name = (own_vectors() * 40).astype(dtype), str(np.dtype(dtype))
+    with refused(StoreError, "v.npy", f"got {name} of shape (7, 8)", "scale is missing", "codes * scale"):
         imported(tmp_path, codes)
-    with pytest.raises(TypeError, match="vectors must be a path, an array .* of floats.* scale is missing"):
+    with refused(TypeError, "vectors must be a path, an array ", "scale is missing"):
         adiabat.import_vectors(codes.tolist(), tmp_path / "s", ids=IDS)
     if dtype is not np.bool_:
         column = pa.array(codes.tolist(), pa.list_(pa.from_numpy_dtype(dtype)))
         pq.write_table(pa.table({"id": IDS, "vector": column}), tmp_path / "v.parquet")
-        with pytest.raises(
-            StoreError, match=f"lists of floats, got a column of .*{np.dtype(dtype)}.* scale is missing"
-        ):
+        with refused(StoreError, "lists of floats, got a column of ", name, "scale is missing"):
             import_vectors(tmp_path / "v.parquet", tmp_path / "s")
 
 
 def test_bfloat16_and_structs_are_told_what_to_save(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="save bfloat16 as float32"):
+    with refused(StoreError, "save bfloat16 as float32"):
         imported(tmp_path, own_vectors().astype(np.float16).view("V2"))
     rows = [{"values": row, "width": 8} for row in own_vectors().tolist()]
     pq.write_table(pa.table({"id": IDS, "vector": rows}), tmp_path / "v.parquet")
-    with pytest.raises(StoreError, match="keep the field with the numbers: values, width"):
+    with refused(StoreError, "numbers: values, width"):
         import_vectors(tmp_path / "v.parquet", tmp_path / "s")

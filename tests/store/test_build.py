@@ -5,7 +5,7 @@ as an unbroken one.
 import errno
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
 from tests.forks import exit_code
 from tests.imported import import_vectors
-from tests.store.crashes import files_of_at_most
+from tests.refused import refused
+from tests.store.crashes import DISK_IS_FULL, CutError, files_of_at_most, on_full_disk, raising
+from tests.store.worlds import names, numbered, vectors_of
 
-DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(25)]
+DOCUMENTS = numbered(25)
 FILES = ["id_index.npy", "ids.arrow", "manifest.json", "text_hashes.bin", "texts.arrow", "vectors.npy"]
 BARE = [name for name in FILES if name != "texts.arrow"]
 
@@ -37,10 +39,6 @@ def build(
     **options: Any,
 ) -> BuildResult:
     return fake_store(out, documents, encoder, **options)
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(child.name for child in folder.iterdir() if child.name[0] != ".")
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +55,7 @@ def test_a_store_holds_ids_texts_and_vectors_in_corpus_order(tmp_path: Path) -> 
     assert encoder.calls == [4] * 6 + [1]
     assert store.doc_ids(range(25)) == [document.doc_id for document in DOCUMENTS]
     assert store.texts(range(25)) == [document.text for document in DOCUMENTS]
-    assert np.array_equal(
-        store.vectors,
-        FakeEncoder().encode([document.text for document in DOCUMENTS], side="document").astype(np.float16),
-    )
+    assert np.array_equal(store.vectors, vectors_of(DOCUMENTS).astype(np.float16))
     store.verify()
     assert (names(tmp_path), names(store.path)) == (["s"], FILES)
 
@@ -77,7 +72,7 @@ def test_an_interrupted_build_resumes_to_the_same_bytes_in_its_first_chunk_size(
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "s", FakeEncoder(stop_at=stop_at))
-    with pytest.raises(StoreError, match="was interrupted .*run its command again"):
+    with refused(StoreError, "was interrupted", "run its command again"):
         Store.open(tmp_path / "s")
     resumed = build(tmp_path / "s", encoder := FakeEncoder(), chunk_size=100)
     assert encoder.calls == [4] * (6 - stop_at) + [1]
@@ -102,21 +97,21 @@ def test_a_killed_build_resumes_to_the_same_bytes(tmp_path: Path, whole: dict[st
     assert files_of_store(resumed.store.path) == whole
 
 
+def at_last_rename(does: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happens in place of the rename that gives a store its name."""
+    rename = Path.replace
+    monkeypatch.setattr(
+        Path, "replace", lambda self, target: does() if self.suffix == ".building" else rename(self, target)
+    )
+
+
 def test_a_build_cut_before_its_last_rename_is_finished_without_encoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(self: Path, target: Path) -> Path:
-        raise RuntimeError("cut")
-
-    rename = Path.replace
-    monkeypatch.setattr(
-        Path,
-        "replace",
-        lambda self, target: fails(self, target) if self.name.endswith(".building") else rename(self, target),
-    )
-    with pytest.raises(RuntimeError, match="cut"):
-        build(tmp_path / "s")
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        at_last_rename(raising, patch)
+        with pytest.raises(CutError):
+            build(tmp_path / "s")
     assert (tmp_path / "s.building" / "manifest.json").exists()
     resumed = build(tmp_path / "s")
     assert (resumed.encoded, resumed.resumed) == (0, 25)
@@ -124,31 +119,24 @@ def test_a_build_cut_before_its_last_rename_is_finished_without_encoding(
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "differs"),
     [
         (
             {"encoder": FakeEncoder(prompt="passage: ")},
-            'interrupted build with other settings: prompt "" in the store, "passage: '
-            '" in the encoder; remove it, or choose',
+            'other settings: prompt "" in the store, "passage: " in the encoder; ',
         ),
-        (
-            {"dtype": "float32"},
-            "interrupted build with other settings: dtype float16 in the store, float32 requested",
-        ),
-        ({"documents": DOCUMENTS[:-1]}, "interrupted build of another corpus than corpus"),
-        (
-            {"documents": [*DOCUMENTS[:-1], Document("d24", "changed")]},
-            "interrupted build of another corpus than corpus",
-        ),
+        ({"dtype": "float32"}, "other settings: dtype float16 in the store, float32 requested"),
+        ({"documents": DOCUMENTS[:-1]}, "another corpus than corpus"),
+        ({"documents": [*DOCUMENTS[:-1], Document("d24", "changed")]}, "another corpus than corpus"),
     ],
 )
 def test_resuming_with_something_else_says_what_differs(
-    tmp_path: Path, change: dict[str, object], message: str
+    tmp_path: Path, change: dict[str, Any], differs: str
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "s", FakeEncoder(stop_at=2))
-    with pytest.raises(StoreError, match=message):
-        build(tmp_path / "s", **change)  # type: ignore[arg-type]
+    with refused(StoreError, "interrupted build", differs):
+        build(tmp_path / "s", **change)
     assert build(tmp_path / "s").resumed == 8
 
 
@@ -163,68 +151,55 @@ def test_a_finished_store_of_the_same_kind_is_returned_as_it_is(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "differs"),
     [
-        ({"encoder": FakeEncoder(width=9)}, "with other settings: width 8 in the store, 9 in the encoder"),
-        ({"dtype": "float32"}, "with other settings: dtype float16 in the store, float32 requested"),
-        (
-            {"keep_texts": False},
-            "texts kept: True in the store, False requested; remove it, or choose another out",
-        ),
-        (
-            {"documents": DOCUMENTS[::-1]},
-            "is a store of another corpus than corpus; encode what changed with update=True",
-        ),
+        ({"encoder": FakeEncoder(width=9)}, "other settings: width 8 in the store, 9 in the encoder"),
+        ({"dtype": "float32"}, "other settings: dtype float16 in the store, float32 requested"),
+        ({"keep_texts": False}, "other settings: texts kept: True in the store, False requested"),
+        ({"documents": DOCUMENTS[::-1]}, "a store of another corpus than corpus; "),
     ],
 )
 def test_a_finished_store_of_another_kind_is_refused(
-    tmp_path: Path, change: dict[str, object], message: str
+    tmp_path: Path, change: dict[str, Any], differs: str
 ) -> None:
     before = files_of_store(build(tmp_path / "s").store.path)
-    with pytest.raises(StoreError, match=message):
-        build(tmp_path / "s", **change)  # type: ignore[arg-type]
+    with refused(StoreError, differs):
+        build(tmp_path / "s", **change)
     assert files_of_store(tmp_path / "s") == before
 
 
 @pytest.mark.parametrize(
-    ("folder", "message"),
-    [
-        ("s", r"must be empty or a store, it holds thesis\.txt; choose another out"),
-        ("s.building", r"must be empty or an interrupted build, it holds thesis\.txt"),
-    ],
+    ("folder", "kind"), [("s", "empty or a store"), ("s.building", "empty or an interrupted build")]
 )
-def test_a_directory_with_other_files_is_left_alone(tmp_path: Path, folder: str, message: str) -> None:
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path, folder: str, kind: str) -> None:
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "thesis.txt").write_text("x")
-    with pytest.raises(StoreError, match=message):
+    with refused(StoreError, f"{folder} must be {kind}, it holds thesis.txt"):
         build(tmp_path / "s")
     assert (names(tmp_path), names(tmp_path / folder)) == ([folder], ["thesis.txt"])
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("x")
-    with pytest.raises(StoreError, match="it is a file"):
+    with refused(StoreError, "it is a file"):
         build(tmp_path / "s")
 
 
 @pytest.mark.parametrize(
-    ("documents", "message"),
+    ("documents", "faults"),
     [
-        ([], "corpus must hold at least one document, got none"),
+        ([], "at least one document, got none"),
         (
             [*DOCUMENTS, Document("d1", "x"), Document("d3", "y"), Document("d3", "z")],
-            r'got 2 ids: "d1" 2 times; "d3" 3 times; remove or rename',
+            'got 2 ids: "d1" 2 times; "d3" 3 times; ',
         ),
-        (
-            [*DOCUMENTS, Document("bad", "cut \ud83d")],
-            r"must be valid Unicode, got half a surrogate pair: document 'bad'",
-        ),
+        ([*DOCUMENTS, Document("bad", "cut \ud83d")], "half a surrogate pair: document 'bad'"),
     ],
 )
 def test_a_faulty_corpus_is_refused_and_leaves_nothing(
-    tmp_path: Path, documents: list[Document], message: str
+    tmp_path: Path, documents: list[Document], faults: str
 ) -> None:
-    with pytest.raises(StoreError, match=message):
+    with refused(StoreError, "corpus", faults):
         build(tmp_path / "s", documents=documents)
     assert names(tmp_path) == []
 
@@ -234,7 +209,7 @@ def test_a_fault_of_the_reader_leaves_nothing(tmp_path: Path) -> None:
         yield DOCUMENTS[0]
         raise DataError("corpus.jsonl:2: not JSON")
 
-    with pytest.raises(DataError, match="not JSON"):
+    with refused(DataError, "corpus.jsonl:2"):
         build_store(FakeEncoder(), broken, tmp_path / "s", source="x", encoder_name="x")
     assert names(tmp_path) == []
 
@@ -275,7 +250,7 @@ def test_a_build_on_a_full_disk_is_resumed(
         return pwrite(handle, part, offset)
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(StoreError, match="the disk is full; free some space and make the same call"):
+    with refused(StoreError, DISK_IS_FULL):
         build(tmp_path / "s")
     monkeypatch.undo()
     resumed = build(tmp_path / "s")
@@ -283,32 +258,18 @@ def test_a_build_on_a_full_disk_is_resumed(
     assert files_of_store(resumed.store.path) == whole
 
 
-def test_a_corpus_on_a_full_disk_is_resumed(
-    tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("at", ["the index of ids", "the last rename"])
+def test_a_store_whose_disk_fills_beside_the_vectors_is_resumed(
+    tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    def full(*unused: object, **also_unused: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("adiabat.store.corpus_files.IdIndex.write", full)
-    with pytest.raises(StoreError, match="the disk is full"):
-        build(tmp_path / "s")
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        if at == "the last rename":
+            at_last_rename(on_full_disk, patch)
+        else:
+            patch.setattr("adiabat.store.corpus_files.IdIndex.write", on_full_disk)
+        with refused(StoreError, DISK_IS_FULL):
+            build(tmp_path / "s")
     assert files_of_store(build(tmp_path / "s").store.path) == whole
-
-
-def test_a_disk_that_is_full_at_the_last_rename_is_told_as_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rename = Path.replace
-
-    def full(self: Path, target: Path) -> Path:
-        if self.name.endswith(".building"):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(StoreError, match="the disk is full"):
-        build(tmp_path / "s")
 
 
 def test_two_builds_at_once_are_refused(tmp_path: Path) -> None:
@@ -324,7 +285,7 @@ def test_an_encoder_that_gives_another_shape_is_refused(tmp_path: Path) -> None:
         def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
             return super().encode(texts, side=side)[:-1]
 
-    with pytest.raises(StoreError, match=r"encoder must give 4 vectors of width 8, got shape \(3, 8\)"):
+    with refused(StoreError, "encoder must give 4 vectors of width 8, got shape (3, 8)"):
         build(tmp_path / "s", Short())
 
 
@@ -343,27 +304,18 @@ def test_ids_and_texts_that_join_to_the_same_string_have_other_digests(tmp_path:
 def test_a_state_of_something_else_is_refused(tmp_path: Path, state: dict[str, str], lacking: str) -> None:
     (tmp_path / "s.building").mkdir()
     write_json(state, tmp_path / "s.building" / "state.json")
-    with pytest.raises(
-        StoreError,
-        match=r"s\.building must be empty or an interrupted build, its state\.json lacks "
-        rf"{lacking}.*; remove it, or choose another",
-    ):
+    with refused(StoreError, "s.building must be ", f"an interrupted build, its state.json lacks {lacking}"):
         build(tmp_path / "s")
 
 
-@pytest.mark.parametrize("size", [600, 2500], ids=["the corpus", "the vectors"])
+@pytest.mark.parametrize(("size", "resumed"), [(600, 0), (2500, 8)], ids=["the corpus", "the vectors"])
 def test_a_limit_on_the_size_of_files_is_told_with_the_store_and_the_build_goes_on_later(
-    tmp_path: Path, size: int
+    tmp_path: Path, size: int, resumed: int
 ) -> None:
-    told = (
-        r"s\.building: the system's limit on file size is too small for the store: "
-        r"File too large; raise the limit \(ulimit -f\)"
-    )
-    with files_of_at_most(size), pytest.raises(StoreError, match=told):
-        build(tmp_path / "s", FakeEncoder(width=128), documents=DOCUMENTS[:10])
-    assert build(tmp_path / "s", FakeEncoder(width=128), documents=DOCUMENTS[:10]).resumed == (
-        0 if size == 600 else 8
-    )
+    wide, ten = FakeEncoder(width=128), DOCUMENTS[:10]
+    with files_of_at_most(size), refused(StoreError, "s.building: ", "file size", "ulimit -f"):
+        build(tmp_path / "s", wide, documents=ten)
+    assert build(tmp_path / "s", wide, documents=ten).resumed == resumed
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -390,7 +342,7 @@ def test_a_folder_that_cannot_be_replaced_is_refused_before_anything_is_encoded(
     else:
         monkeypatch.chdir(folder)
     for out in (folder, *(["."] if kind == "the current directory" else [])):
-        with pytest.raises(StoreError, match=rf"it is .*{kind}.*; choose one within it, as out=.*store"):
+        with refused(StoreError, kind, "choose one within it", "out=", "store"):
             build(out, encoder)
     assert (encoder.calls, names(tmp_path)) == ([], ["disk"])
     assert build(folder / "store").encoded == 25
@@ -405,11 +357,7 @@ def occupy(folder: Path) -> None:
 def test_work_is_kept_when_something_appears_in_the_place_of_the_store(
     tmp_path: Path, keep_texts: bool
 ) -> None:
-    with pytest.raises(
-        StoreError,
-        match=r"must be missing or empty .*, got: .*; the work is kept in "
-        r".*s\.building: clear .*s and make the same",
-    ):
+    with refused(StoreError, "s must be missing or empty ", "the work is kept in ", "s.building"):
         build(tmp_path / "s", keep_texts=keep_texts, on_progress=lambda done, total: occupy(tmp_path / "s"))
     assert names(tmp_path / "s") == ["notes.txt"]
     (tmp_path / "s" / "notes.txt").unlink()
@@ -426,7 +374,7 @@ def test_an_import_whose_place_was_taken_says_so_and_can_be_run_again(
     monkeypatch.setattr(
         "adiabat.store.imports.now", lambda: [occupy(tmp_path / "s"), "2020-01-01T00:00:00+00:00"][1]
     )
-    with pytest.raises(StoreError, match=r"the work is kept in .*s\.building"):
+    with refused(StoreError, "the work is kept in ", "s.building"):
         import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=list("abcdefgh"))
     assert names(tmp_path / "s.building") == [name for name in BARE if name != "text_hashes.bin"]
     monkeypatch.undo()

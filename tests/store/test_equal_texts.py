@@ -23,6 +23,7 @@ from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store
+from tests.store.worlds import all_scores
 from tests.tiny import tiny_dual
 
 TEXTS = ["a", "b", "a", "c", "b", "a", "d", "d", "e", "a", "f", "c", "c", "c", "c", "c", "g"]
@@ -33,9 +34,8 @@ class Restless(FakeEncoder):
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         vectors = super().encode(texts, side=side)
-        return vectors + np.float32(1e-2) * (
-            len(self.calls) + np.arange(len(texts), dtype=np.float32)[:, None] / 7
-        )
+        places = np.arange(len(texts), dtype=np.float32)[:, None]
+        return vectors + np.float32(1e-2) * (len(self.calls) + places / 7)
 
 
 def documents_of(texts: Sequence[str], prefix: str = "d") -> list[Document]:
@@ -129,29 +129,19 @@ def test_planted_duplicates_are_all_counted_as_ties(
     once = list(dict.fromkeys(" ".join(rng.choice(words, size=rng.integers(1, 60))) for _ in range(90)))
     texts = [*once, *(once[row] for row in rng.permutation(len(once)))]
     documents = documents_of(texts)
-    store = build_store(
-        model,
-        lambda: iter(documents),
-        tmp_path / "s",
-        dtype=dtype,
-        chunk_size=32,
-        source="x",
-        encoder_name="x",
-    ).store
-    appended = add_documents(
-        model, lambda: iter(documents_of(once, "later")), tmp_path / "s", chunk_size=32, source="y"
-    ).store
+    named = {"dtype": dtype, "chunk_size": 32, "source": "x", "encoder_name": "x"}
+    store = build_store(model, lambda: iter(documents), tmp_path / "s", **named).store
+    later = documents_of(once, "later")
+    appended = add_documents(model, lambda: iter(later), tmp_path / "s", chunk_size=32, source="y").store
     queries = model.encode(once[:40], side="query", precision="fp32")
+    positives = np.arange(40)[:, None]
+    excluded = Ragged.of(positives.tolist())
     for there, copies in ((store, 1), (appended, 2)):
-        positives = np.arange(40)[:, None]
         levels = score_rows(there, queries, positives, similarity=similarity)
-        errors, _ = count_at_least(
-            there, queries, levels, similarity=similarity, excluded=Ragged.of(positives.tolist())
-        )
-        scores = score_rows(there, queries, np.tile(np.arange(there.count), (40, 1)), similarity=similarity)
-        ties = np.array(
-            [[there_text == text for there_text in [*texts, *once][: there.count]] for text in once[:40]]
-        )
+        errors, _ = count_at_least(there, queries, levels, similarity=similarity, excluded=excluded)
+        scores = all_scores(there, queries, similarity)
+        every = [*texts, *once][: there.count]
+        ties = np.array([[other == text for other in every] for text in once[:40]])
         assert (ties.sum(axis=1) == copies + 1).all()
         assert (scores[ties].reshape(40, -1) == levels).all()
         assert (errors[:, 0] == (scores >= levels).sum(axis=1) - 1).all()

@@ -11,42 +11,15 @@ from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import Similarity
 from adiabat.store import search as search_module
 from adiabat.store import stored_blocks as blocks_module
-from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE, StoreDtype
+from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE
 from adiabat.store.scoring import CPU, SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows, search
 from adiabat.store.stored_blocks import BlockPlan
-from adiabat.store.vector_store import Store
-from tests.imported import import_vectors
+from tests.refused import refused
 from tests.store.on_a_device import score_as_on_a_device
+from tests.store.worlds import all_scores, drawn_queries, duplicated, store_of
 
-
-def store_of(vectors: np.ndarray, folder: Path, *, dtype: StoreDtype = "float32") -> Store:
-    folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / "vectors.npy", vectors)
-    return import_vectors(
-        folder / "vectors.npy", folder / "stored", ids=[str(row) for row in range(len(vectors))], dtype=dtype
-    )
-
-
-def duplicated(rng: np.random.Generator, count: int, width: int) -> np.ndarray:
-    """Random vectors of unequal lengths, most of them several times."""
-    distinct = rng.standard_normal((max(1, count // 4), width)) * 10.0 ** rng.uniform(
-        -1, 1, (max(1, count // 4), 1)
-    )
-    return distinct[rng.integers(len(distinct), size=count)].astype(np.float32)
-
-
-def drawn_queries(rng: np.random.Generator, store: Store, count: int) -> np.ndarray:
-    """Half of them documents of the store."""
-    queries = rng.standard_normal((count, store.width)).astype(np.float32)
-    queries[::2] = store.gather(rng.integers(store.count, size=len(queries[::2])))
-    return queries
-
-
-def all_scores(store: Store, queries: np.ndarray, similarity: Similarity) -> np.ndarray:
-    return score_rows(
-        store, queries, np.tile(np.arange(store.count), (len(queries), 1)), similarity=similarity
-    )
+ONES = np.ones((3, 2), dtype=np.float32)
 
 
 def searched_plainly(
@@ -126,13 +99,12 @@ def test_copies_in_different_blocks_tie_and_the_lower_row_comes_first(
         hits = search(store, vectors[3:4], 5, similarity=similarity, block_rows=block_rows)
         if similarity != "dot":
             assert hits.rows.tolist() == [copies]
-        assert count_at_least(
+        counts = count_at_least(
             store, vectors[3:4], hits.scores[:, :1], similarity=similarity, block_rows=block_rows
-        )[0].tolist() == [[5]]
-        assert (
-            len(set(score_rows(store, vectors[3:4], np.array([copies]), similarity=similarity)[0].tolist()))
-            == 1
         )
+        assert counts[0].tolist() == [[5]]
+    equal = score_rows(store, vectors[3:4], np.array([copies]), similarity=similarity)
+    assert len(set(equal[0].tolist())) == 1
 
 
 def test_results_depend_neither_on_blocks_nor_on_other_queries(
@@ -160,10 +132,8 @@ def test_a_query_of_zeros_finds_nothing_and_leaves_the_others_alone(
 ) -> None:
     store = store_of(np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32), tmp_path)
     queries = np.array([[0, 0, 0], [1, 0, 0]], dtype=np.float32)
-    hits, alone = (
-        search(store, queries, 3, similarity=similarity),
-        search(store, queries[1:], 3, similarity=similarity),
-    )
+    hits = search(store, queries, 3, similarity=similarity)
+    alone = search(store, queries[1:], 3, similarity=similarity)
     assert hits.rows.tolist() == [[-1] * 3, *alone.rows.tolist()]
     assert hits.scores.tolist() == [[-np.inf] * 3, *alone.scores.tolist()]
 
@@ -186,21 +156,16 @@ def test_full_store_discordance_is_a_count_less_the_positives(tmp_path: Path) ->
 def test_progress_ends_with_the_whole_store(tmp_path: Path) -> None:
     store = store_of(np.ones((10, 2), dtype=np.float32), tmp_path)
     seen: list[tuple[int, int]] = []
-    search(
-        store,
-        np.ones((1, 2), dtype=np.float32),
-        1,
-        block_rows=4,
-        on_progress=lambda done, total: seen.append((done, total)),
-    )
+    told = {"block_rows": 4, "on_progress": lambda done, total: seen.append((done, total))}
+    search(store, ONES[:1], 1, **told)
     assert seen == [(4, 10), (8, 10), (10, 10)]
 
 
 def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    store, query = store_of(np.ones((3, 2), dtype=np.float32), tmp_path), np.ones((1, 2), dtype=np.float32)
-    with pytest.raises(StoreError, match=r"rows must lie in 0\.\.2, got 3"):
-        score_rows(store, query, np.array([[3]]))
-    with pytest.raises(StoreError, match="queries must be rows of width 2"):
+    store = store_of(ONES, tmp_path)
+    with refused(StoreError, "rows must lie in 0..2, got 3"):
+        score_rows(store, ONES[:1], np.array([[3]]))
+    with refused(StoreError, "queries must be rows of width 2"):
         search(store, np.ones((1, 3), dtype=np.float32), 1)
 
 
@@ -232,29 +197,19 @@ def test_a_damaged_vector_ends_a_search_in_whatever_thread(tmp_path: Path) -> No
     with (store.path / VECTOR_FILE).open("r+b") as file:
         file.seek(HEADER_BYTES + 5 * store.manifest.row_bytes)
         file.write(np.full(8, np.inf, dtype=np.float32).tobytes())
-    damaged, queries = store, np.ones((200, 8), dtype=np.float32)
+    queries = np.ones((200, 8), dtype=np.float32)
     for asked in (
-        lambda: search(damaged, queries, 3),
-        lambda: score_rows(damaged, queries[:1], np.array([[0, 5]])),
+        lambda: search(store, queries, 3),
+        lambda: score_rows(store, queries[:1], np.array([[0, 5]])),
     ):
-        with pytest.raises(
-            StoreError,
-            match='must hold finite vectors, got NaN or infinity for "5"; it is damaged: rebuild the store',
-        ):
+        with refused(StoreError, 'NaN or infinity for "5"', "rebuild the store"):
             asked()
 
 
 @pytest.mark.usefixtures("way")
-def test_no_queries_give_no_hits(tmp_path: Path) -> None:
-    store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
-    assert search(store, np.empty((0, 2), dtype=np.float32), 2).rows.shape == (0, 2)
-    assert count_at_least(store, np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32))[
-        0
-    ].shape == (0, 3)
-
-
-def test_rows_of_minus_one_score_minus_infinity(tmp_path: Path) -> None:
-    store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
-    assert score_rows(store, np.ones((1, 2), dtype=np.float32), np.array([[-1, 2]])).tolist() == [
-        [-np.inf, 1.0]
-    ]
+def test_no_queries_give_no_hits_and_rows_of_minus_one_score_minus_infinity(tmp_path: Path) -> None:
+    store = store_of(ONES, tmp_path)
+    no_queries, no_thresholds = np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32)
+    assert search(store, no_queries, 2).rows.shape == (0, 2)
+    assert count_at_least(store, no_queries, no_thresholds)[0].shape == (0, 3)
+    assert score_rows(store, ONES[:1], np.array([[-1, 2]])).tolist() == [[-np.inf, 1.0]]

@@ -21,8 +21,9 @@ from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.search import Hits, count_at_least, score_rows, search
 from adiabat.store.stored_blocks import BlockPlan
 from adiabat.store.vector_store import Store
+from tests.refused import refused
 from tests.store.on_a_device import score_as_on_a_device
-from tests.store.test_search import all_scores, drawn_queries, duplicated, store_of
+from tests.store.worlds import all_scores, drawn_queries, duplicated, store_of
 
 
 def both_ways(
@@ -173,32 +174,25 @@ def test_blocks_are_halved_once_when_memory_does_not_suffice(
         assert np.array_equal(count_at_least(store, queries, thresholds, block_rows=40)[0], counts)
 
 
-def test_a_second_lack_of_memory_names_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = store_of(np.eye(8, dtype=np.float32), tmp_path)
-    score_as_on_a_device(monkeypatch)
-    let_memory_suffice_for(3, monkeypatch)
-    with (
-        pytest.warns(UserWarning, match="halved"),
-        pytest.raises(ConfigError, match=r"run\.device .* set run\.device = cpu"),
-    ):
-        search(store, np.eye(8, dtype=np.float32), 1, block_rows=8)
-    let_memory_suffice_for(0, monkeypatch)
-    with pytest.raises(ConfigError, match=r"run\.device"):
-        search(store, np.eye(8, dtype=np.float32), 1, block_rows=1)
-
-
-def test_too_little_memory_for_a_copied_block_names_the_setting(
+def test_too_little_memory_for_half_a_block_or_a_copy_of_one_names_the_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = store_of(np.eye(8, dtype=np.float32), tmp_path)
+    store, queries = store_of(np.eye(8, dtype=np.float32), tmp_path), np.eye(8, dtype=np.float32)
     score_as_on_a_device(monkeypatch)
+    let_memory_suffice_for(3, monkeypatch)
+    with pytest.warns(UserWarning, match="halved"), refused(ConfigError, "run.device = cpu"):
+        search(store, queries, 1, block_rows=8)
+    let_memory_suffice_for(0, monkeypatch)
+    with refused(ConfigError, "run.device"):
+        search(store, queries, 1, block_rows=1)
 
     def on_host(values: torch.Tensor) -> np.ndarray:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
+    let_memory_suffice_for(100, monkeypatch)
     monkeypatch.setattr(blocks_module, "on_host", on_host)
-    with pytest.raises(ConfigError, match=r"run\.device .* set run\.device = cpu"):
-        search(store, np.eye(8, dtype=np.float32), 1)
+    with refused(ConfigError, "run.device = cpu"):
+        search(store, queries, 1)
 
 
 @pytest.mark.parametrize("queries", [1, 14, 4096, 100_000])
@@ -251,12 +245,9 @@ def test_a_gpu_is_waited_for_a_few_times_a_block(
         return torch.empty(values.shape, dtype=getattr(torch, str(values.dtype)), device=self.device)
 
     monkeypatch.setattr(scoring.Queries, "on_device", on_device)
-    for module, names in (
-        (scoring, {"on_host": on_host, "places": places}),
-        (search_module, {"on_host": on_host, "places": places}),
-    ):
-        for name, stand_in in names.items():
-            monkeypatch.setattr(module, name, stand_in)
+    for module in (scoring, search_module):
+        monkeypatch.setattr(module, "on_host", on_host)
+        monkeypatch.setattr(module, "places", places)
     device, vectors = torch.device("cuda"), np.ones((5, 16), dtype=np.float32)
     exclusions = search_module._Exclusions.of([np.array([number]) for number in range(5)], 5, np.array([2]))
     with torch.inference_mode(), FakeTensorMode():

@@ -14,9 +14,11 @@ from adiabat.store.append import add_documents
 from adiabat.store.deletion import Deletion, compact_store, delete_documents
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store
+from tests.refused import refused
+from tests.store.worlds import numbered
 
-DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(7)]
-OTHERS = [Document(f"d{number}", f"another text {number}") for number in range(7)]
+DOCUMENTS = numbered(7)
+OTHERS = numbered(7, text="another text")
 
 
 @pytest.fixture
@@ -30,23 +32,20 @@ def rebuilt(folder: Path) -> None:
 
 
 def renamed_into_place(folder: Path) -> None:
-    other = folder.with_name("other")
-    fake_store(other, OTHERS)
+    other = fake_store(folder.with_name("other"), OTHERS).store.path
     folder.rename(folder.with_name("former"))
     other.rename(folder)
 
 
 def copied_over(folder: Path) -> None:
     """As ``cp other/* store``: the files keep their inodes."""
-    other = folder.with_name("other")
-    fake_store(other, OTHERS)
+    other = fake_store(folder.with_name("other"), OTHERS).store.path
     for file in other.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
 
 
 def vectors_alone_copied_over(folder: Path) -> None:
-    other = folder.with_name("other")
-    fake_store(other, OTHERS)
+    other = fake_store(folder.with_name("other"), OTHERS).store.path
     (folder / "vectors.npy").write_bytes((other / "vectors.npy").read_bytes())
 
 
@@ -63,13 +62,10 @@ def test_a_store_written_anew_while_it_is_read_is_refused_by_name(
     blocks = store.blocks(3)
     next(blocks)
     change(store.path)
-    with pytest.raises(
-        StoreError,
-        match=r"store must stay as it is while it is read, another process "
-        r"changed its (vectors\.npy|manifest)",
-    ):
+    changed = r"another process changed its (vectors\.npy|manifest)"
+    with pytest.raises(StoreError, match=f"store must stay as it is while it is read, {changed}"):
         list(blocks)
-    with pytest.raises(StoreError, match="put the former store back"):
+    with refused(StoreError, "put the former store back"):
         store.require_unchanged()
 
 
@@ -83,12 +79,8 @@ def test_a_store_that_is_put_back_can_be_read_on(store: Store) -> None:
 
 
 def appended(folder: Path) -> None:
-    add_documents(
-        FakeEncoder(),
-        lambda: iter([Document("new", "a new text"), Document("z", "text 3")]),
-        folder,
-        source="more",
-    )
+    new = [Document("new", "a new text"), Document("z", "text 3")]
+    add_documents(FakeEncoder(), lambda: iter(new), folder, source="more")
 
 
 def deleted(folder: Path) -> None:

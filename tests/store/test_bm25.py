@@ -19,6 +19,7 @@ from adiabat.store import bm25 as bm25_module
 from adiabat.store.analysers import words
 from adiabat.store.bm25 import FILES, BM25Index, build_bm25
 from adiabat.store.manifest import LEXICAL_FILE, SPOOL_FILE
+from tests.refused import refused
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -131,11 +132,11 @@ def test_texts_score_alike_in_the_corpus_and_outside_of_it(tmp_path: Path) -> No
     assert index.scores("nothing", texts).tolist() == [0.0] * len(texts)
 
 
-def test_a_corpus_without_words_is_refused_and_leaves_no_spool(tmp_path: Path) -> None:
-    with pytest.raises(
-        StoreError, match="BM25 needs a corpus with words, got 2 documents without any; check its texts"
-    ):
+def test_a_corpus_without_words_and_an_unknown_language_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    with refused(StoreError, "corpus with words", "2 documents without any"):
         build_bm25(["...", "?"], tmp_path)
+    with refused(ConfigError, "the language of stems must be ", "got klingon"):
+        build_bm25(iter(()), tmp_path, stemmer="klingon")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -155,7 +156,7 @@ def test_a_killed_build_is_not_taken_for_an_index(tmp_path: Path, monkeypatch: p
     with pytest.raises(KeyboardInterrupt):
         build_bm25(TEXTS[:2], tmp_path)
     assert not (tmp_path / SPOOL_FILE).exists()
-    with pytest.raises(StoreError, match=f"must be a finished BM25 index, it holds no {LEXICAL_FILE}"):
+    with refused(StoreError, f"finished BM25 index, it holds no {LEXICAL_FILE}"):
         BM25Index.open(tmp_path)
 
 
@@ -169,31 +170,20 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, name: str, place: flo
     else:
         content[int(place * (len(content) - 1))] ^= 4
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(
-        StoreError, match=rf"{name} must be undamaged, got .*; remove the folder, and build the index again"
-    ):
+    with refused(StoreError, f"{name} must be undamaged, got ", "build the index again"):
         BM25Index.open(tmp_path)
 
 
 def test_an_index_of_stems_cuts_queries_and_texts_alike_and_remembers_it(tmp_path: Path) -> None:
-    index = build_bm25(
-        ["The cat sat", "cats are sitting", "a dog"], tmp_path / "new" / "folder", stemmer="english"
-    )
-    again = BM25Index.open(tmp_path / "new" / "folder")
+    folder = tmp_path / "new" / "folder"
+    index = build_bm25(["The cat sat", "cats are sitting", "a dog"], folder, stemmer="english")
+    again = BM25Index.open(folder)
     assert (index.stemmer, again.stemmer) == ("english", "english")
     for one in (index, again):
         hits = one.search(["the cats"], 3)
         assert sorted(hits.rows[0].tolist()) == [-1, 0, 1]
         assert one.scores("cats", ["The cat sat"])[0] == one.score_rows(["cats"], np.array([[0]]))[0, 0] > 0
         assert one.search(["the"], 1).rows.tolist() == [[-1]]
-
-
-def test_an_unknown_language_is_refused_before_a_text_is_read(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match="the language of stems must be one that Snowball knows, got klingon"
-    ):
-        build_bm25(iter(()), tmp_path, stemmer="klingon")
-    assert list(tmp_path.iterdir()) == []
 
 
 SPACELESS = {
@@ -260,7 +250,7 @@ def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(
     record = read_json(tmp_path / LEXICAL_FILE, remedy="")
     write_json({**record, "version": version}, tmp_path / LEXICAL_FILE)
     advice = "update" if version > 3 else "remove the folder"
-    with pytest.raises(StoreError, match=rf"\(format {version}\), this is adiabat .* \(format 3\); {advice}"):
+    with refused(StoreError, f"(format {version}), this is adiabat ", "(format 3); " + advice):
         BM25Index.open(tmp_path)
     assert BM25Index.at_hand(tmp_path) is None
 
@@ -287,12 +277,5 @@ def test_bm25_is_imported_without_jax(tmp_path: Path) -> None:
     (tmp_path / "jax/lax.py").write_text("def top_k(values, k):\n    return values, k\n")
     code = "import adiabat.store.bm25, bm25s.selection; print(bm25s.selection.JAX_IS_AVAILABLE); import jax"
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        env={"PYTHONPATH": path},
-    )
-    assert done.stdout.split("\n") == ["False", "jax is imported", ""]
+    said = subprocess.check_output([sys.executable, "-c", code], text=True, env={"PYTHONPATH": path})
+    assert said.split("\n") == ["False", "jax is imported", ""]

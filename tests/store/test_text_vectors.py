@@ -9,8 +9,8 @@ import pytest
 from adiabat.store.text_vectors import EmbeddingCache
 
 
-def kept_at(place: Path, *, rows: int = 4) -> EmbeddingCache:
-    kept = EmbeddingCache(rows, 3)
+def kept_at(place: Path, *, rows: int = 4, width: int = 3) -> EmbeddingCache:
+    kept = EmbeddingCache(rows, width)
     kept.keep_in(place, resume=True)
     return kept
 
@@ -24,14 +24,10 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "new" / "rows"
 
 
-def test_rows_are_read_again(place: Path) -> None:
+def test_rows_are_read_again_and_those_that_were_not_noted_are_not_known(place: Path) -> None:
     kept = kept_at(place)
     assert kept.known.tolist() == [False, True, False, True]
     assert np.array_equal(kept.vectors[[1, 3]], [[1.0] * 3, [2.0] * 3])
-
-
-def test_rows_that_were_not_noted_are_not_known(place: Path) -> None:
-    kept = kept_at(place)
     kept.vectors[0], kept.known[0] = 7.0, True
     assert kept_at(place).known.tolist() == [False, True, False, True]
 
@@ -67,14 +63,11 @@ def test_no_row_is_known_by_a_damaged_list_of_checksums(place: Path, at: int) ->
 
 def test_a_row_whose_checksum_is_zero_is_known(tmp_path: Path) -> None:
     # CRC-32 of the four bytes 9d 0a d9 6d is 0.
-    kept = EmbeddingCache(1, 1)
-    kept.keep_in(tmp_path / "rows", resume=True)
+    kept = kept_at(tmp_path / "rows", rows=1, width=1)
     kept.vectors.view(np.uint8)[0], kept.known[0] = [0x9D, 0x0A, 0xD9, 0x6D], True
     assert zlib.crc32(kept.vectors[0].data) == 0
     kept.save()
-    again = EmbeddingCache(1, 1)
-    again.keep_in(tmp_path / "rows", resume=True)
-    assert again.known.tolist() == [True]
+    assert kept_at(tmp_path / "rows", rows=1, width=1).known.tolist() == [True]
 
 
 def test_a_file_of_another_size_is_begun_anew(place: Path) -> None:
