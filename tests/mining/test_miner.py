@@ -59,26 +59,20 @@ def test_copies_of_the_answer_and_of_the_query_never_come_out(tmp_path: Path) ->
 
 def test_answers_as_texts_are_found_by_their_text(tmp_path: Path) -> None:
     miner = miner_of(tmp_path, [Example("x", QUERY, (ANSWER, "an answer that is in no corpus"))])
+    miner = miner_of(tmp_path, [Example("x", QUERY, (ANSWER, "an answer that is in no corpus"))])
     (one,) = mined(miner)
     found = reasons(miner, one)
-    assert (found["answer"], found["shouted"], found["longer"]) == (
-        "known_positive",
-        "duplicate",
-        "near_duplicate",
-    )
+    copies = {"answer": "known_positive", "shouted": "duplicate", "longer": "near_duplicate"}
+    assert found.items() >= copies.items()
     assert one.positive_rows.tolist() == [-1, -1]
     assert one.positive_scores[0] == one.scores[list(found).index("answer")]
 
 
 def test_what_another_row_of_the_same_question_knows_counts(tmp_path: Path) -> None:
     miner = miner_of(tmp_path, [ASKED, Example("q2", QUERY, ("second",)), Example("q3", QUERY, ("cat3",))])
+    known = {"answer": "known_positive", "cat3": "known_positive", "shouted": "duplicate"}
     for one in mined(miner):
-        found = reasons(miner, one)
-        assert (found["answer"], found["cat3"], found["shouted"]) == (
-            "known_positive",
-            "known_positive",
-            "duplicate",
-        )
+        assert reasons(miner, one).items() >= known.items()
 
 
 def test_first_ranks_are_counted_among_what_is_left(tmp_path: Path) -> None:
@@ -151,9 +145,8 @@ def test_a_query_fares_alike_in_any_company(
     examples = [Example(f"x{number}", f"word{number % 5} common", (f"d{number}",)) for number in range(20)]
     miner = miner_of(tmp_path, examples, corpus=corpus, choice=choice, depth=30)
     together = [(one.chosen, one.codes.tolist()) for one in mined(miner)]
-    assert [
-        (one.chosen, one.codes.tolist()) for example in examples for one in miner.mine([example])
-    ] == together
+    alone = [one for example in examples for one in miner.mine([example])]
+    assert [(one.chosen, one.codes.tolist()) for one in alone] == together
     monkeypatch.setattr(miner_module, "BATCH_QUERIES", 3)
     monkeypatch.setattr(miner_module, "CACHED_SHINGLES", 0)
     assert [(one.chosen, one.codes.tolist()) for one in mined(miner)] == together
@@ -177,13 +170,8 @@ def test_an_answer_in_a_right_to_left_script_is_known_again(tmp_path: Path) -> N
         "d": text.replace(" ", "\u00a0"),
     }
     miner = miner_of(tmp_path, [Example("x", "איפה ישבה החתולה", ("a",))], corpus=corpus)
-    (one,) = mined(miner)
-    assert reasons(miner, one) == {
-        "a": "known_positive",
-        "b": "near_duplicate",
-        "c": "kept",
-        "d": "duplicate",
-    }
+    expected = {"a": "known_positive", "b": "near_duplicate", "c": "kept", "d": "duplicate"}
+    assert reasons(miner, mined(miner)[0]) == expected
 
 
 def test_a_random_order_is_decided_by_seed_id_and_text_and_is_uniform() -> None:

@@ -1,6 +1,5 @@
 """A small corpus with copies and near copies, questions on it, and a miner for them."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,9 @@ from adiabat.mining.candidates import REASONS, LexicalSource, Vectors
 from adiabat.mining.miner import MinedQuery, Miner
 from adiabat.mining.mining_queries import all_texts, queries_in_corpus, written_corpus
 from adiabat.store.bm25 import build_bm25
+from adiabat.store.build import build_store
+from adiabat.store.vector_store import Store
+from tests.fake_encoder import FakeEncoder
 
 ANSWER = "the cat sat on the old red mat in the sun and slept until the evening came and it was cold"
 CORPUS = {
@@ -30,8 +32,12 @@ CORPUS = {
 QUERY = "where did the cat sit?"
 
 
-def lines(path: Path, rows: Sequence[object]) -> None:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+def store_of(documents: Sequence[Document], folder: Path, **options: Any) -> Store:
+    """Documents embedded by a fake encoder."""
+    build = build_store(
+        FakeEncoder(), lambda: iter(documents), folder, source="corpus", encoder_name="fake", **options
+    )
+    return build.store
 
 
 def miner_of(

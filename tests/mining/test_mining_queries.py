@@ -2,7 +2,6 @@
 positives.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,9 +23,8 @@ from adiabat.mining.mining_queries import (
     rows_in_store,
     written_corpus,
 )
-from adiabat.store.build import build_store
-from adiabat.store.vector_store import Store
-from tests.fake_encoder import FakeEncoder
+from tests.commands import lines
+from tests.mining.world import store_of
 
 
 @pytest.fixture
@@ -45,12 +43,10 @@ def asked(
     listed: bool = True,
     **settings: str,
 ) -> MiningQueries:
-    path = folder / "data.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    lines(folder / "data.jsonl", rows)
     section = DataSection.model_validate(settings)
-    return queries_in_corpus(
-        read_queries(str(path), section), corpus, section, corpus_name="c.jsonl", keep_listed=listed
-    )
+    read = read_queries(str(folder / "data.jsonl"), section)
+    return queries_in_corpus(read, corpus, section, corpus_name="c.jsonl", keep_listed=listed)
 
 
 def test_ids_and_texts_are_told_apart_by_the_corpus(tmp_path: Path, corpus: WrittenCorpus) -> None:
@@ -91,9 +87,7 @@ def test_a_negative_that_equals_a_positive_is_said_and_left_out(
     questions = asked(tmp_path, rows, corpus, listed=listed)
     assert [one.negatives for one in questions.examples] == [("D2",) if listed else (), (), ()]
     (note,) = questions.notes
-    assert note.startswith(
-        "data: listed negatives that equal a positive of their query left out: 2 of them: "
-    )
+    assert "listed negatives that equal a positive of their query left out: 2 of them" in note
     assert "data.jsonl:1" in note
     assert "data.jsonl:2" in note
 
@@ -106,67 +100,48 @@ def test_equal_queries_know_each_others_answers(tmp_path: Path, corpus: WrittenC
         {"query": "A", "pos": "D2"},
     ]
     questions = asked(tmp_path, rows, corpus)
-    assert [questions.known_answers(one) for one in questions.examples] == [
-        ("D1", "d3"),
-        ("D4",),
-        ("D1", "d3"),
-        ("D2",),
-    ]
+    known = [questions.known_answers(one) for one in questions.examples]
+    assert known == [("D1", "d3"), ("D4",), ("D1", "d3"), ("D2",)]
 
 
 def test_the_digest_sees_every_part_and_every_border(tmp_path: Path, corpus: WrittenCorpus) -> None:
-    rows: list[Mapping[str, object]] = [
-        {"query_id": "1", "query": "a", "pos": ["D1", "D2"], "neg": ["d3"]},
-        {"query_id": "2", "query": "a", "pos": ["D1", "D2"], "neg": ["d3"]},
-        {"query_id": "1", "query": "b", "pos": ["D1", "D2"], "neg": ["d3"]},
-        {"query_id": "1", "query": "a", "pos": ["D1"], "neg": ["D2", "d3"]},
-        {"query_id": "1", "query": "a", "pos": ["D2", "D1"], "neg": ["d3"]},
+    rows = [
+        ("1", "a", ["D1", "D2"], ["d3"]),
+        ("2", "a", ["D1", "D2"], ["d3"]),
+        ("1", "b", ["D1", "D2"], ["d3"]),
+        ("1", "a", ["D1"], ["D2", "d3"]),
+        ("1", "a", ["D2", "D1"], ["d3"]),
     ]
-    digests = [asked(tmp_path, [row], corpus).digest() for row in rows]
+    named = [dict(zip(("query_id", "query", "pos", "neg"), row, strict=True)) for row in rows]
+    digests = [asked(tmp_path, [row], corpus).digest() for row in named]
     assert len(set(digests)) == len(rows)
-    assert asked(tmp_path, [rows[0]], corpus).digest() == digests[0]
+    assert asked(tmp_path, [named[0]], corpus).digest() == digests[0]
 
 
 @pytest.mark.parametrize(
-    ("rows", "settings", "facts"),
+    ("rows", "facts"),
     [
         (
-            [
-                {"query": "a", "pos": "D1"},
-                {"query": "b", "pos": ["x", "D2"]},
-                {"query": "c", "pos": "D4", "neg": ["y", "x"]},
-            ],
-            {},
+            [("a", "D1", []), ("b", ["x", "D2"], []), ("c", "D4", ["y", "x"])],
             ["c.jsonl, it lacks 2 documents", "data.jsonl:2: 'x'", "data.jsonl:3: 'y'", "name the corpus"],
         ),
         (
-            [{"query": "a", "pos": "D1"}, {"query": "b", "pos": "d2"}, {"query": "c", "pos": "D3"}],
-            {},
+            [("a", "D1", []), ("b", "d2", []), ("c", "D3", [])],
             ["data.jsonl:2: 'd2'", "data.jsonl:3: 'D3'", "case-sensitive"],
         ),
         # Ids that all differ in case do not pass for texts.
-        (
-            [{"query": "a", "pos": ["d1", "d2"]}, {"query": "b", "pos": "x"}],
-            {},
-            ["data.jsonl:1: 'd1'", "case-sensitive"],
-        ),
-        (
-            [{"query": "a", "pos": ["x", "D1"]}, {"query": "a", "pos": "x"}],
-            {"missing": "error"},
-            ["data.jsonl:1: 'x'"],
-        ),
+        ([("a", ["d1", "d2"], []), ("b", "x", [])], ["data.jsonl:1: 'd1'", "case-sensitive"]),
+        ([("a", ["x", "D1"], []), ("a", "x", [])], ["data.jsonl:1: 'x'"]),
     ],
 )
 def test_missing_documents_are_named_with_their_location(
-    tmp_path: Path,
-    corpus: WrittenCorpus,
-    rows: list[dict[str, object]],
-    settings: dict[str, str],
-    facts: list[str],
+    tmp_path: Path, corpus: WrittenCorpus, rows: list[tuple[str, object, list[str]]], facts: list[str]
 ) -> None:
-    with pytest.raises(DataError) as caught:
-        asked(tmp_path, rows, corpus, **settings)
-    assert all(fact in str(caught.value) for fact in facts)
+    given = [{"query": query, "pos": pos, "neg": neg} for query, pos, neg in rows]
+    for stated in ({}, {"missing": "error"}):
+        with pytest.raises(DataError) as caught:
+            asked(tmp_path, given, corpus, **stated)
+        assert [fact for fact in facts if fact not in str(caught.value)] == []
 
 
 def test_data_without_usable_queries_are_refused(tmp_path: Path, corpus: WrittenCorpus) -> None:
@@ -174,12 +149,9 @@ def test_data_without_usable_queries_are_refused(tmp_path: Path, corpus: Written
     (folder / "qrels").mkdir(parents=True)
     (folder / "queries.jsonl").write_text('{"_id": "q", "text": "question"}\n')
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tgone\t1\n")
-    with pytest.raises(
-        DataError, match="must hold at least one query whose positives the corpus c.jsonl has"
-    ):
-        queries_in_corpus(
-            read_queries(str(folder), section), corpus, section, corpus_name="c.jsonl", keep_listed=False
-        )
+    read = read_queries(str(folder), section)
+    with pytest.raises(DataError, match=r"at least one query whose positives the corpus c\.jsonl has"):
+        queries_in_corpus(read, corpus, section, corpus_name="c.jsonl", keep_listed=False)
     (tmp_path / "grid.jsonl").write_text('{"premise": {"en": "a"}, "hypothesis": {"en": "c"}, "label": 0}\n')
     with pytest.raises(DataError, match="must hold queries with positives, got a language grid"):
         read_queries(str(tmp_path / "grid.jsonl"), section)
@@ -188,17 +160,14 @@ def test_data_without_usable_queries_are_refused(tmp_path: Path, corpus: Written
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(9)]
 
 
-def store_of(documents: list[Document], path: Path) -> Store:
-    return build_store(
-        FakeEncoder(), lambda: iter(documents), path, source="corpus", encoder_name="fake"
-    ).store
+def corpus_of(
+    documents: Sequence[Document], folder: Path, *, source: str = "corpus", replace: bool = False
+) -> WrittenCorpus:
+    return written_corpus(lambda: iter(documents), folder, source=source, replace=replace)
 
 
 def test_a_written_corpus_answers_as_a_store_does(tmp_path: Path) -> None:
-    corpus, store = (
-        written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False),
-        store_of(DOCUMENTS, tmp_path / "s"),
-    )
+    corpus, store = corpus_of(DOCUMENTS, tmp_path), store_of(DOCUMENTS, tmp_path / "s")
     assert isinstance(corpus, Documents)
     assert isinstance(store, Documents)
     assert corpus.count == store.count == 9
@@ -209,34 +178,32 @@ def test_a_written_corpus_answers_as_a_store_does(tmp_path: Path) -> None:
 
 
 def test_a_corpus_is_written_once_and_another_is_refused_or_replaced(tmp_path: Path) -> None:
-    first = written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False)
+    first = corpus_of(DOCUMENTS, tmp_path)
     changed = (tmp_path / "texts.arrow").stat().st_mtime_ns
-    assert (
-        written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False).digest
-        == first.digest
-    )
+    assert corpus_of(DOCUMENTS, tmp_path).digest == first.digest
     assert (tmp_path / "texts.arrow").stat().st_mtime_ns == changed
     with pytest.raises(DataError, match="must hold the current corpus new, it holds another"):
-        written_corpus(lambda: iter(DOCUMENTS[:4]), tmp_path, source="new", replace=False)
-    assert written_corpus(lambda: iter(DOCUMENTS[:4]), tmp_path, source="new", replace=True).count == 4
+        corpus_of(DOCUMENTS[:4], tmp_path, source="new")
+    assert corpus_of(DOCUMENTS[:4], tmp_path, replace=True).count == 4
 
 
 def test_a_faulty_or_empty_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match='"d0" 2 times'):
-        written_corpus(lambda: iter([*DOCUMENTS, DOCUMENTS[0]]), tmp_path, source="corpus", replace=False)
+        corpus_of([*DOCUMENTS, DOCUMENTS[0]], tmp_path)
     with pytest.raises(DataError, match="corpus must hold at least one document, got none"):
-        written_corpus(lambda: iter(()), tmp_path, source="corpus", replace=False)
+        corpus_of((), tmp_path)
     assert not (tmp_path / CORPUS_FILE).exists()
 
 
 def test_rows_in_a_store_of_the_same_documents_in_any_order(tmp_path: Path) -> None:
-    corpus = written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False)
-    store = store_of(DOCUMENTS[::-1], tmp_path / "s")
+    corpus, store = corpus_of(DOCUMENTS, tmp_path), store_of(DOCUMENTS[::-1], tmp_path / "s")
     assert rows_in_store(corpus, store, source="corpus").tolist() == list(range(8, -1, -1))
     assert rows_in_store(store, store, source="corpus").tolist() == list(range(9))
+    few, more = (
+        store_of(documents, tmp_path / name)
+        for name, documents in (("few", DOCUMENTS[:7]), ("more", [*DOCUMENTS, Document("more", "more")]))
+    )
     with pytest.raises(DataError, match='every document of corpus, it lacks 2 documents: "d7"; "d8"'):
-        rows_in_store(corpus, store_of(DOCUMENTS[:7], tmp_path / "few"), source="corpus")
+        rows_in_store(corpus, few, source="corpus")
     with pytest.raises(DataError, match="must hold the documents of corpus alone, got 10 and 9"):
-        rows_in_store(
-            corpus, store_of([*DOCUMENTS, Document("more", "more")], tmp_path / "more"), source="corpus"
-        )
+        rows_in_store(corpus, more, source="corpus")

@@ -56,10 +56,7 @@ def test_rows_that_are_not_those_of_before_are_refused_by_name(
 ) -> None:
     MinedRows.open(tmp_path, PLAN).extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}], 2)
     (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
-    with pytest.raises(
-        DataError,
-        match=rf"{name} must be undamaged, .* does not match its checksum; remove the folder .*, and make",
-    ):
+    with pytest.raises(DataError, match=rf"{name} must be undamaged, .* checksum; remove the folder .*"):
         MinedRows.open(tmp_path, PLAN)
 
 
@@ -69,9 +66,7 @@ def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     partial = MinedRows.open(tmp_path, PLAN)
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        DataError, match=rf"{ROWS_FILE} must be writable, got No space left on device; free space there"
-    ):
+    with pytest.raises(DataError, match=f"{ROWS_FILE} must be writable, got No space left on device"):
         partial.extend([{"a": 1, "neg": [7]}], 1)
 
 
@@ -101,9 +96,8 @@ def test_other_endings_are_refused(name: str) -> None:
 
 
 def test_a_row_holds_ids_or_texts_and_a_score_for_each(tmp_path: Path) -> None:
-    miner = miner_of(
-        tmp_path, [Example("x", QUERY, ("answer",), ("mat",))], listed="keep", negatives_per_query=2
-    )
+    example = Example("x", QUERY, ("answer",), ("mat",))
+    miner = miner_of(tmp_path, [example], listed="keep", negatives_per_query=2)
     (one,) = mined(miner)
     by_id, by_text = (row_of(one, miner.corpus, ids=ids) for ids in (True, False))
     assert list(by_id) == ["query_id", "query", "pos", "neg", "pos_scores", "neg_scores"]
@@ -180,9 +174,8 @@ def test_examples_are_drawn_whatever_the_order(tmp_path: Path) -> None:
 def test_counting_goes_on_from_what_was_written_down(tmp_path: Path) -> None:
     every = queries(tmp_path)
     first = tally_of(every[:11])
-    later = rebuilt(
-        MiningCounts, json.loads(json.dumps(asdict(first))), tmp_path / "progress.json", remedy="mine again"
-    )
+    written = json.loads(json.dumps(asdict(first)))
+    later = rebuilt(MiningCounts, written, tmp_path / "progress.json", remedy="mine again")
     for one in every[11:]:
         later.add(one, wanted=3, written=True)
     assert asdict(later) == asdict(tally_of(every))
