@@ -1,6 +1,5 @@
 """Topics and tags: counted by hand, by plain loops, and as training counts them."""
 
-import random
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -8,6 +7,8 @@ from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as some
 
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.dual_training_data import TrainColumnsSection, TrainDataSection
@@ -81,9 +82,7 @@ def test_groups_are_what_plain_loops_count() -> None:
     topics = Counter(topic[place] for place in rows if topic[place])
     tags = Counter((topic[place], tag[place]) for place in rows if tag[place])
     assert (by_topic.groups, by_topic.without) == (len(topics), sum(not topic[place] for place in rows))
-    assert [(one.name, one.pairs) for one in by_topic.largest] == [
-        (one.name, topics[one.name]) for one in by_topic.largest
-    ]
+    assert all(one.pairs == topics[one.name] for one in by_topic.largest)
     assert [one.pairs for one in by_topic.largest] == sorted(topics.values(), reverse=True)[:LISTED_GROUPS]
     for one in by_topic.largest:
         assert dict(one.tags) == {name: count for (outer, name), count in tags.items() if outer == one.name}
@@ -107,9 +106,8 @@ def test_pairs_are_grouped_as_training_groups_them(tmp_path: Path) -> None:
     columns = TrainColumnsSection(topic="forum", tag="kind")
     pairs = read_pairs(str(path), TrainDataSection(columns=columns, validation=str(path)))[0]
     assert (topics.pairs, tags.without) == (len(pairs), int((pairs.tags == 0).sum()))
-    assert sorted(np.unique(pairs.topics, return_counts=True)[1]) == sorted(
-        one.pairs for one in topics.largest
-    )
+    sizes = np.unique(pairs.topics, return_counts=True)[1]
+    assert sorted(sizes) == sorted(one.pairs for one in topics.largest)
     both = np.stack([pairs.topics, pairs.tags], axis=1)[pairs.tags > 0]
     assert tags.groups == len(np.unique(both, axis=0)) == len(tags.largest)
     assert sorted(np.unique(both, axis=0, return_counts=True)[1]) == sorted(one.pairs for one in tags.largest)
@@ -122,16 +120,14 @@ def test_pairs_are_grouped_as_training_groups_them(tmp_path: Path) -> None:
 def test_what_training_would_refuse_is_a_fault_where_the_column_is_named(
     tmp_path: Path, kind: str, values: list[object], got: str
 ) -> None:
-    path = write(
-        tmp_path / "pairs.jsonl", *(row(number, **{kind: value}) for number, value in enumerate(values))
-    )
-    assert [one.kind for one in inspected(path).faults] == []
+    rows = [row(number, **{kind: value}) for number, value in enumerate(values)]
+    path = write(tmp_path / "pairs.jsonl", *rows)
+    assert not inspected(path).faults
     found = inspected(path, columns={kind: kind})
     assert [one.kind for one in found.faults] == ["one value for all"]
-    wanted = (
-        f'pairs must be of several {kind}s to be trained with batches.group = "{kind}", got {got} for all 9; '
-    )
-    assert sentence_of(found, "one value for all").startswith(wanted)
+    told = sentence_of(found, "one value for all")
+    assert f"pairs must be of several {kind}s" in told
+    assert f'batches.group = "{kind}", got {got} for all 9' in told
     settings = checked(TrainSettings, {"batches": {"group": kind}})
     pairs = read_pairs(str(path), TrainDataSection(validation=str(path)))[0]
     with pytest.raises(DataError, match=f"pairs must be of several {kind}s"):
@@ -140,10 +136,8 @@ def test_what_training_would_refuse_is_a_fault_where_the_column_is_named(
 
 def test_topics_too_small_for_a_batch_are_told_where_the_column_is_named(tmp_path: Path) -> None:
     rows = [row(n, forum=n % 3) for n in range(3 * BATCH_SIZES[0])]
-    assert (
-        of_kind(inspected(write(tmp_path / "whole.jsonl", *rows), columns={"topic": "forum"}), "small topics")
-        is None
-    )
+    whole = inspected(write(tmp_path / "whole.jsonl", *rows), columns={"topic": "forum"})
+    assert of_kind(whole, "small topics") is None
     found = inspected(write(tmp_path / "less.jsonl", *rows[:-3]), columns={"topic": "forum"})
     assert f"no topic has the {BATCH_SIZES[0]} pairs of a batch" in sentence_of(found, "small topics")
     assert found.groups[0].small[0] == SmallGroups(BATCH_SIZES[0], 3, len(rows) - 3)
@@ -251,18 +245,14 @@ def test_pairs_by_hand():
     assert (quoted.own_answer, quoted.negatives_that_answer, quoted.missing) == ([3], [1, 2], [])
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_arithmetic_on_numbers_agrees_with_sets_of_texts(seed: int):
-    draw = Random(seed)
-    words = [f"text {number}" for number in range(draw.choice([2, 5, 30]))]
-    rows: Rows = [
-        (
-            draw.choice(words),
-            draw.choices(words, k=draw.randrange(1, 4)),
-            draw.choices(words, k=draw.randrange(4)),
-        )
-        for _ in range(draw.randrange(1, 40))
-    ]
+WORDS = some.integers(0, 4).map("text {}".format)
+
+
+ROWS = some.tuples(WORDS, some.lists(WORDS, min_size=1, max_size=3), some.lists(WORDS, max_size=3))
+
+
+@given(some.lists(ROWS, min_size=1, max_size=40))
+def test_arithmetic_on_numbers_agrees_with_sets_of_texts(rows: Rows) -> None:
     assert counted(rows)[0] == plainly(rows)
 
 
@@ -275,20 +265,12 @@ def test_ids_stand_for_the_texts_of_the_corpus():
     assert found.row.tolist() == [0, 0, 1, 2]
 
 
-def numbers_of(*texts: str) -> list[int]:
-    hashes = TextHashes()
-    for text in texts:
-        hashes.add(text)
-    return numbered(hashes.hashes()).tolist()
-
-
-def test_numbers_agree_with_a_dictionary_of_the_texts():
-    draw = random.Random(3)
-    texts = [draw.choice("abcdefgh") * draw.randrange(3) for _ in range(500)]
-    numbers = numbers_of(*texts)
-    assert len(set(numbers)) == len(set(texts)) == max(numbers) + 1
+@given(some.lists(some.text("ab A", max_size=3)))
+@example(["a", "b", "A", ""])
+def test_numbers_agree_with_a_dictionary_of_the_texts(texts: list[str]) -> None:
+    numbers = numbered(hashes_of(texts)).tolist()
+    assert set(numbers) == set(range(len(set(texts))))
     assert len(set(zip(numbers, texts, strict=True))) == len(set(texts))
-    assert len(set(numbers_of("a", "b", "A", ""))) == 4
 
 
 def test_hashes_that_agree_in_one_half_are_two_texts():

@@ -1,12 +1,14 @@
 """``adiabat inspect`` as a command: what goes where, and how it ends."""
 
 import json
+import re
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from adiabat.core.text import NO_BREAK
 from adiabat.profiling.profile import inspect
 from adiabat.profiling.profile_record import Inspection
 from adiabat.profiling.profile_view import inspection_panel
@@ -29,15 +31,9 @@ def test_everything_that_was_found_is_on_the_page(tmp_path):
         for number in range(8)
     ]
     page = printed(inspected(write(tmp_path / "pairs.jsonl", *rows, {"query": 3, "pos": ["x"]})))
-    for words in (
-        "8\N{NO-BREAK SPACE}rows",
-        "12.5 %",
-        "0 50.0 %, 1 50.0 %",
-        "the [bold]same[/bold] answer",
-        "note: 12.5 %",
-        "fault: ",
-    ):
-        assert words in page, words
+    figures = ("8 rows", "12.5 %", "0 50.0 %, 1 50.0 %", "note: 12.5 %")
+    for words in (*figures, "the [bold]same[/bold] answer", "fault: "):
+        assert words in page.replace(NO_BREAK, " "), words
     assert page.index("fault: ") < page.index("note: ")
 
 
@@ -58,13 +54,8 @@ def test_a_page_fits_eighty_columns(tmp_path):
 
 
 def test_what_is_not_all_or_nothing_is_shown_as_neither():
-    assert [percent(share) for share in (0.0, 0.0004, 0.17, 0.9996, 1.0)] == [
-        "0.0 %",
-        "< 0.1 %",
-        "17.0 %",
-        "> 99.9 %",
-        "100.0 %",
-    ]
+    shown = [percent(share) for share in (0.0, 0.0004, 0.17, 0.9996, 1.0)]
+    assert shown == ["0.0 %", "< 0.1 %", "17.0 %", "> 99.9 %", "100.0 %"]
     assert (share_of(1, 3), share_of(0, 0)) == ("33.3 %", "0.0 %")
 
 
@@ -80,11 +71,9 @@ def inspecting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
 def test_the_page_is_the_answer_and_nothing_else_is_said(inspecting: Run, tmp_path: Path) -> None:
     done = inspecting(str(write(tmp_path / "pairs.jsonl", *GOOD)))
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("pairs: 5\N{NO-BREAK SPACE}rows (examples), inspected in ")
-    assert (
-        'warning: pairs must be of several tags to be trained with batches.group = "tag", got "same"'
-        in " ".join(done.out.split())
-    )
+    told = " ".join(done.out.split()).replace(NO_BREAK, " ")
+    assert told.startswith("pairs: 5 rows (examples), inspected in ")
+    assert re.search('warning: pairs must be of several tags .* batches.group = "tag", got "same"', told)
 
 
 def test_a_fault_is_told_once_on_the_page_and_ends_the_verb(inspecting: Run, tmp_path: Path) -> None:
@@ -93,9 +82,8 @@ def test_a_fault_is_told_once_on_the_page_and_ends_the_verb(inspecting: Run, tmp
     assert done.code == 2
     assert " ".join(done.out.split()).count("query ids must be unique") == 1
     assert done.out.count("must not be empty") == 1
-    assert done.err == (
-        f"adiabat: {path} has 2 kinds of fault, listed above; other verbs refuse them; correct the data\n"
-    )
+    assert f"{path} has 2 kinds of fault, listed above" in done.err
+    assert len(done.err.splitlines()) == 1
 
 
 def test_programs_get_the_faults_in_the_json(inspecting: Run, tmp_path: Path) -> None:
@@ -108,16 +96,12 @@ def test_programs_get_the_faults_in_the_json(inspecting: Run, tmp_path: Path) ->
 
 
 def test_a_topic_is_named_as_it_is_for_training(inspecting: Run, tmp_path: Path) -> None:
-    path = str(
-        write(tmp_path / "pairs.jsonl", *({**row, "forum": number % 2} for number, row in enumerate(GOOD)))
-    )
+    rows = ({**row, "forum": number % 2} for number, row in enumerate(GOOD))
+    path = str(write(tmp_path / "pairs.jsonl", *rows))
     done = inspecting(path, "--json", "--set", "data.columns.topic=forum")
-    assert [
-        (one["kind"], one["groups"], one["largest"][0]["name"]) for one in json.loads(done.out)["groups"]
-    ] == [
-        ("topic", 2, "0"),
-        ("tag", 2, "same"),
-    ]
+    groups = json.loads(done.out)["groups"]
+    named = [(one["kind"], one["groups"], one["largest"][0]["name"]) for one in groups]
+    assert named == [("topic", 2, "0"), ("tag", 2, "same")]
 
 
 def test_what_cannot_be_read_at_all_has_no_page(inspecting: Run, tmp_path: Path) -> None:

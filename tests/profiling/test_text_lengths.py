@@ -1,9 +1,11 @@
 from collections import Counter
-from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
+from adiabat.data.records import SIDES
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.profiling.text_lengths import (
     MIN_PROBABILITY,
@@ -30,27 +32,25 @@ def test_lengths_by_hand():
     assert found.histogram == ((1, 1, 1), (2, 2, 1), (3, 4, 1), (5, 8, 0), (9, 16, 1))
 
 
-def test_a_quantile_is_the_shortest_length_that_so_many_do_not_exceed():
-    draw = Random(1)
-    values = [draw.randrange(1, 400) for _ in range(301)]
-    for percent, value in lengths("document", "tokens", np.array(values), texts=301).quantiles:
-        reached = [
-            one
-            for one in sorted(set(values))
-            if sum(other <= one for other in values) * 100 >= percent * len(values)
-        ]
-        assert value == reached[0], percent
+VALUES = some.lists(some.integers(0, 400), min_size=1)
+
+
+@given(VALUES)
+def test_a_quantile_is_the_shortest_length_that_so_many_do_not_exceed(values: list[int]) -> None:
     assert PERCENTS[0] == 0
+    for percent, value in lengths("document", "tokens", np.array(values), texts=len(values)).quantiles:
+        needed = percent * len(values) / 100
+        reached = [one for one in values if sum(other <= one for other in values) >= needed]
+        assert value == min(reached), percent
 
 
-def test_bars_leave_no_gap_and_count_everything():
-    values = np.arange(0, 300)
-    bars = histogram(values)
-    assert sum(texts for _, _, texts in bars) == 300
+@given(VALUES)
+def test_bars_leave_no_gap_and_count_everything(values: list[int]) -> None:
+    bars = histogram(np.array(values))
     assert [later[0] for later in bars[1:]] == [bar[1] + 1 for bar in bars[:-1]]
-    assert [texts for _, _, texts in bars[:-1]] == [
-        longest - shortest + 1 for shortest, longest, _ in bars[:-1]
-    ]
+    for shortest, longest, texts in bars:
+        assert texts == sum(shortest <= value <= longest for value in values)
+    assert sum(texts for *_, texts in bars) == len(values)
 
 
 def test_what_is_cut_by_hand():
@@ -59,14 +59,14 @@ def test_what_is_cut_by_hand():
     assert found.tokens_lost == 12 / 50
 
 
-def test_wilson_against_its_defining_equation():
-    for count, of in [(0, 10), (3, 10), (10, 10), (17, 100), (1, 10_000)]:
-        low, high = wilson(count, of)
-        share = count / of
-        for bound in (low, high):
-            if 0 < bound < 1 - 1e-12:
-                assert (share - bound) ** 2 == pytest.approx(1.959963985**2 * bound * (1 - bound) / of)
-        assert 0 <= low <= share <= high <= 1
+@pytest.mark.parametrize(("count", "of"), [(0, 10), (3, 10), (10, 10), (17, 100), (1, 10_000)])
+def test_wilson_against_its_defining_equation(count: int, of: int) -> None:
+    low, high = wilson(count, of)
+    share = count / of
+    for bound in (low, high):
+        if 0 < bound < 1 - 1e-12:
+            assert (share - bound) ** 2 == pytest.approx(1.959963985**2 * bound * (1 - bound) / of)
+    assert 0 <= low <= share <= high <= 1
 
 
 def test_tokens_of_a_short_stream_are_all_counted_and_in_blocks():
@@ -90,22 +90,19 @@ def test_a_drawn_sample_is_counted_as_if_each_text_were_counted_when_it_came():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_models_counts_are_those_of_its_own_tokens_before_the_cut(kind: Kind):
-    settings = EncoderSettings(max_tokens=8, query_prompt="ask: ")
-    model = tiny_dual(kind, settings=settings, shared=False)
-    tokens = ModelTokens(model)
-    texts = ["a", "", "a longer text than eight tokens", "שלום", "日本"]
-    uncut = tiny_dual(kind, settings=EncoderSettings(max_tokens=500, query_prompt="ask: "), shared=False)
-    for side in ("query", "document"):
+    model, uncut = (
+        tiny_dual(kind, settings=EncoderSettings(max_tokens=most, query_prompt="ask: "), shared=False)
+        for most in (8, 500)
+    )
+    tokens, texts = ModelTokens(model), ["a", "", "a longer text than eight tokens", "שלום", "日本"]
+    for side in SIDES:
         # An empty text of a tokenizer without special tokens gets a token of padding from the encoder alone.
-        assert [max(1, count) for count in tokens.count(texts, side=side)] == uncut.tower(side).tokenize(
-            texts, side=side
-        ).lengths.tolist()
-        assert [min(8, max(1, count)) for count in tokens.count(texts, side=side)] == (
-            model.tower(side).tokenize(texts, side=side).lengths.tolist()
-        )
+        counts = [max(1, count) for count in tokens.count(texts, side=side)]
+        assert counts == uncut.tower(side).tokenize(texts, side=side).lengths.tolist()
+        cut = model.tower(side).tokenize(texts, side=side).lengths.tolist()
+        assert cut == [min(8, count) for count in counts]
     assert tokens.limit("query") == tokens.limit("document") == 8
-    assert tokens.name == "tiny"
-    assert tokens.count([], side="query") == []
+    assert (tokens.name, tokens.count([], side="query")) == ("tiny", [])
 
 
 def drawn(count: int, size: int, seed: str) -> list[int]:
@@ -210,9 +207,7 @@ def test_languages_that_the_data_names_are_not_guessed():
 
 def test_the_installed_identifier_knows_plain_sentences():
     pytest.importorskip("py3langid")
-    found = installed_identifier()
-    assert found is not None
-    name, identify = found
+    name, identify = installed_identifier()
     assert name.startswith("py3langid ")
     assert {code: identify(text)[0] for code, text in SENTENCES.items()} == {code: code for code in SENTENCES}
     assert all(MIN_PROBABILITY <= identify(text)[1] <= 1 for text in SENTENCES.values())
