@@ -3,7 +3,6 @@
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -45,6 +44,4 @@ def run(folder: Path, moment: str) -> None:
     if moment == "model":
         vars(run_record)["save"] = lambda model, folder: die()
     problem = Problem(problem_model(), folder / "store", folder / "triplets.jsonl")
-    settings = killable_settings(checkpoint_seconds=0.001)
-    inputs: Any = (problem.fresh, problem.store, str(problem.data), "tiny")
-    tuned(context.TuningContext(*inputs), folder / moment, settings=settings)
+    tuned(problem.context(), folder / moment, settings=killable_settings(checkpoint_seconds=0.001))

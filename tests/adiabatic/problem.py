@@ -1,6 +1,5 @@
 """Small tuning problems: a tiny encoder, a store, and queries with positives and negatives."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,12 @@ from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
-from adiabat.models.towers import DualEncoder
+from adiabat.models.towers import DualEncoder, trainable_copy
 from adiabat.results.evaluation_result import Result
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
+from tests.commands import lines
 from tests.imported import import_vectors
 from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual, tiny_encoder
@@ -46,12 +46,15 @@ def store_of(folder: Path, vectors: Float[np.ndarray, "n e"]) -> Store:
     """A store of given vectors, exact in float32."""
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "vectors.npy", vectors)
-    return import_vectors(
-        folder / "vectors.npy",
-        folder / "stored",
-        ids=[f"d{row}" for row in range(len(vectors))],
-        dtype="float32",
-    )
+    ids = [f"d{row}" for row in range(len(vectors))]
+    return import_vectors(folder / "vectors.npy", folder / "stored", ids=ids, dtype="float32")
+
+
+def embedded_store(model: DualEncoder, texts: Sequence[str], folder: Path) -> Store:
+    """Documents d0, d1 and so on, embedded by a model."""
+    corpus = [Document(f"d{number}", text) for number, text in enumerate(texts)]
+    named: Any = {"dtype": "float32", "source": "corpus", "encoder_name": "tiny"}
+    return build_store(model.document, lambda: iter(corpus), folder, **named).store
 
 
 def addressed(
@@ -115,35 +118,34 @@ class Problem:
         """The same model in new objects."""
         return problem_model()
 
+    def context(self, model: DualEncoder | None = None) -> TuningContext:
+        """What runs on the problem share, by a model or a fresh one."""
+        return TuningContext(lambda: model or self.fresh(), self.store, str(self.data), "tiny")
+
 
 def problem_model() -> DualEncoder:
     """One tower of one block for both sides."""
     return tiny_dual(width=WIDTH, seed=7, settings=EncoderSettings(max_tokens=32, query_prompt="ask: "))
 
 
+def objective_in(context: TuningContext, settings: TuneSettings) -> StoredDocuments:
+    """The objective over a copy of the query tower, without dropout."""
+    return context.objective(trainable_copy(context.model.query).train(False), settings)
+
+
 def write_problem(folder: Path, *, queries: int = 60, documents: int = 50, negatives: int = 3) -> Problem:
     """Documents embedded by the model itself, and triplets that name them."""
-    model = problem_model()
-    corpus = [
-        Document(f"d{number}", f"{['paper', 'note', 'memo'][number % 3]} {number * number}")
-        for number in range(documents)
-    ]
-    build_store(
-        model.document,
-        lambda: iter(corpus),
-        folder / "store",
-        dtype="float32",
-        source="corpus",
-        encoder_name="tiny",
-    )
+    problem = Problem(problem_model(), folder / "store", folder / "triplets.jsonl")
+    texts = [f"{['paper', 'note', 'memo'][number % 3]} {number * number}" for number in range(documents)]
+    embedded_store(problem.model, texts, problem.store)
     rng = np.random.default_rng(0)
     rows = []
     for number in range(queries):
-        chosen = rng.choice(documents, size=1 + negatives, replace=False)
-        query = f"about {corpus[chosen[0]].text}, {number}"
-        rows.append({"query": query, "pos": [f"d{chosen[0]}"], "neg": [f"d{row}" for row in chosen[1:]]})
-    (folder / "triplets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return Problem(model, folder / "store", folder / "triplets.jsonl")
+        near, *far = rng.choice(documents, size=1 + negatives, replace=False)
+        query = f"about {texts[near]}, {number}"
+        rows.append({"query": query, "pos": [f"d{near}"], "neg": [f"d{row}" for row in far]})
+    lines(problem.data, rows)
+    return problem
 
 
 def settings_of(
@@ -190,9 +192,8 @@ def run(
 ) -> Result:
     """Tune on a problem."""
     said = notes if notes is not None else []
-    context = TuningContext(lambda: model or problem.fresh(), problem.store, str(problem.data), "tiny")
-    chosen = settings or settings_of()
-    return tuned(context, out, settings=chosen, resume=resume, watch=Watch(note=said.append))
+    chosen, watch = settings or settings_of(), Watch(note=said.append)
+    return tuned(problem.context(model), out, settings=chosen, resume=resume, watch=watch)
 
 
 def tuned(context: TuningContext, out: Path, **options: Any) -> Result:

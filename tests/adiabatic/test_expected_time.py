@@ -16,7 +16,6 @@ from adiabat.adiabatic import tune as tune_module
 from adiabat.adiabatic.expected_time import TIMED_QUERIES, ExpectedTime, expected_time
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune_checks import EPOCHS, RESERVE
-from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, InterruptionError
@@ -31,10 +30,6 @@ from tests.jobs import everything
 @pytest.fixture(autouse=True)
 def known_pace() -> None:
     """It is measured here."""
-
-
-def context_of(problem: Problem) -> TuningContext:
-    return TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
 
 
 def slow(monkeypatch: pytest.MonkeyPatch, *, step: float, validation: float) -> None:
@@ -62,13 +57,11 @@ def test_a_run_takes_its_steps_and_a_validation_before_the_first_and_after_each_
     expected = ExpectedTime(0.5, 3.0, 50.0, 1000, 10_000, 1_000_000, "CPU")
     assert expected.least_seconds == 50 + 10_000 * 0.5 + 11 * 3
     assert expected.most_seconds == 50 + 1_000_000 * 0.5 + 1001 * 3
-    for part in (
-        "at least 1 h 24 min",
-        "at most 5 d 19 h",
-        "0.5 s and a validation 3 s",
-        "including about 50 s for the learning-rate search",
-    ):
-        assert part in expected.summary()
+    told = expected.summary()
+    assert "at least 1 h 24 min" in told
+    assert "at most 5 d 19 h" in told
+    assert "0.5 s and a validation 3 s" in told
+    assert "including about 50 s for the learning-rate search" in told
 
 
 @pytest.mark.parametrize(
@@ -91,7 +84,7 @@ def test_the_least_time_is_no_bound_where_the_guard_may_stop_the_run(
     ],
 )
 def test_steps_follow_from_the_stop_rule(tmp_path: Path, tune: dict[str, Any], least: int, most: int) -> None:
-    expected = expected_time(context_of(write_problem(tmp_path)), settings_of(tune=tune))
+    expected = expected_time(write_problem(tmp_path).context(), settings_of(tune=tune))
     assert (expected.least_steps, expected.most_steps) == (least, most)
     assert ("at least" in expected.summary()) == (least < most)
 
@@ -99,7 +92,7 @@ def test_steps_follow_from_the_stop_rule(tmp_path: Path, tune: dict[str, Any], l
 def test_times_are_measured_on_a_sample_and_extrapolated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = context_of(write_problem(tmp_path, queries=600, documents=700))
+    context = write_problem(tmp_path, queries=600, documents=700).context()
     settings = settings_of(tune={"batches_per_epoch": 100}, data={"validation_fraction": 0.5})
     validated = len(context.examples(settings.data)[1])
     assert validated > 2 * TIMED_QUERIES
@@ -113,23 +106,20 @@ def test_times_are_measured_on_a_sample_and_extrapolated(
 def test_a_search_takes_the_runs_that_rates_a_factor_apart_are_worth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = context_of(write_problem(tmp_path))
-    probes = tmp_path / "probes.txt"
+    problem, probes = write_problem(tmp_path), tmp_path / "probes.txt"
     probes.write_text("".join(f"probe {number}\n" for number in range(20)))
     table = settings_of().model_dump(exclude_unset=True)
     del table["tune"]["learning_rate"]
-    table |= {"guard": {"probes": str(probes), "depth": 5, "limit": 0.5}}
-    table |= {"rate_search": {"low": 1e-6, "high": 1e-4, "count": 3, "steps": 40, "checks": 4, "seeds": 2}}
+    table["guard"] = {"probes": str(probes), "depth": 5, "limit": 0.5}
+    table["rate_search"] = {"low": 1e-6, "high": 1e-4, "count": 3, "steps": 40, "checks": 4, "seeds": 2}
     slow(monkeypatch, step=0.25, validation=0.01)
+    expected = expected_time(problem.context(), checked(TuneSettings, table))
     # Rates a factor of 10 apart: 10 / 9 runs of 40 steps for each of two seeds.
-    assert expected_time(context, checked(TuneSettings, table)).search_seconds == pytest.approx(
-        2 * 10 / 9 * 40 * 0.25
-    )
+    assert expected.search_seconds == pytest.approx(2 * 10 / 9 * 40 * 0.25)
 
 
 def test_measuring_changes_neither_weights_nor_random_numbers_and_writes_nothing(tmp_path: Path) -> None:
-    problem = write_problem(tmp_path / "problem")
-    context, state = context_of(problem), torch.random.get_rng_state()
+    context, state = write_problem(tmp_path / "problem").context(), torch.random.get_rng_state()
     before = {name: weights.clone() for name, weights in context.model.query.named_parameters()}
     files = listing(tmp_path)
     expected_time(context, settings_of(tune={"dropout": True, "batches_per_epoch": 50}))
@@ -145,12 +135,10 @@ def test_a_job_says_its_time_first_and_is_the_same_as_without_the_measurement(
     settings = settings_of(tune={"dropout": True, "negatives": "random"})
     run(problem, tmp_path / "with", settings, notes=notes)
     assert notes[0].startswith("expected time: ")
-    monkeypatch.setattr(
-        "adiabat.adiabatic.tune.measured_pace", lambda *_, **__: module.Pace(1.0, 1.0, 0.0, "CPU")
-    )
+    pace = module.Pace(1.0, 1.0, 0.0, "CPU")
+    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: pace)
     run(problem, tmp_path / "without", settings)
-    ends = [everything(tmp_path / name) for name in ("with", "without")]
-    assert ends[0] == ends[1]
+    assert everything(tmp_path / "with") == everything(tmp_path / "without")
 
 
 def test_a_dry_run_prints_the_settings_and_the_time_and_writes_nothing(
@@ -223,14 +211,9 @@ def seconds_of_a_job(
         patched.setattr(tune_module, "open_job", measured)
         patched.setattr(tune_module, "finish_run", finish)
         patched.setattr(module.time, "monotonic", lambda: now[0])
+        options: Any = {"settings": settings, "resume": out.exists(), "started": now[0] - LOADING}
         with suppress(InterruptionError):
-            tuned(
-                context_of(problem),
-                out,
-                settings=settings,
-                resume=out.exists(),
-                started=now[0] - LOADING,
-            )
+            tuned(problem.context(), out, **options)
     return LOADING + now[0]
 
 
@@ -239,16 +222,16 @@ def within_a_limit(folder: Path, seconds: float) -> TuneSettings:
     table = quick(folder, budget_seconds=seconds, max_epochs=1000, idle_epochs=1000).model_dump(
         exclude_unset=True
     )
-    return checked(TuneSettings, {**table, "rate_search": {**table["rate_search"], "steps": 1000}})
+    table["rate_search"]["steps"] = 1000
+    return checked(TuneSettings, table)
 
 
 @pytest.mark.parametrize("slower", [1.0, 1.6])
 def test_a_time_limit_holds_from_the_start_of_the_process_to_the_written_page(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slower: float
 ) -> None:
-    seconds = seconds_of_a_job(
-        problem, tmp_path / "job", within_a_limit(tmp_path, 60.0), monkeypatch, slower=slower
-    )
+    settings = within_a_limit(tmp_path, 60.0)
+    seconds = seconds_of_a_job(problem, tmp_path / "job", settings, monkeypatch, slower=slower)
     assert 45 < seconds <= 1.05 * 60
     assert (tmp_path / "job/result.json").is_file()
 
@@ -259,26 +242,23 @@ def test_a_resumed_job_counts_the_seconds_of_all_its_sessions(
     job, settings = tmp_path / "job", within_a_limit(tmp_path, 60.0)
     sessions = [seconds_of_a_job(problem, job, settings, monkeypatch, stop=stop) for stop in (60, 20, 0)]
     assert 45 < sum(sessions) <= 1.05 * 60 + 2 * LOADING
-    result = read_result(job / "result.json", Result).training
-    assert result is not None
-    assert result.steps == read_description(Job(job))["job"][EPOCHS] * settings.tune.batches_per_epoch
-    assert read_description(Job(job))["job"][RESERVE] > WRITING_THE_PAGE
+    steps, description = read_result(job / "result.json", Result).training.steps, read_description(Job(job))
+    assert steps == description["job"][EPOCHS] * settings.tune.batches_per_epoch
+    assert description["job"][RESERVE] > WRITING_THE_PAGE
 
 
 def test_what_a_time_limit_holds_beside_steps_and_validations() -> None:
     pace = module.Pace(0.5, 4.0, 3.0, "CPU", setup_seconds=2.0, saving_seconds=1.0, ending_seconds=20.0)
-    run_alone = checked(
-        TuneSettings, {"tune": {"learning_rate": 1e-6, "batches_per_epoch": 100, "budget_seconds": 190}}
-    )
+    run_alone = {"learning_rate": 1e-6, "batches_per_epoch": 100, "budget_seconds": 190}
+    alone = checked(TuneSettings, {"tune": run_alone})
     # 190 - 20 - 4 s hold three epochs of 100 steps, a validation and a checkpoint: 55 s each.
-    assert module.fitted(run_alone, pace).tune.max_epochs == 3
-    assert module.fitted(run_alone, pace, spent=1.1).tune.max_epochs == 2
-    assert module.least_budget(run_alone, pace) == 50 + 2 * 4 + 1 + 20
+    assert module.fitted(alone, pace).tune.max_epochs == 3
+    assert module.fitted(alone, pace, spent=1.1).tune.max_epochs == 2
+    assert module.least_budget(alone, pace) == 50 + 2 * 4 + 1 + 20
     # Half of 640 - 20 s is 103 s for each of three trials: 150 steps in three epochs take 2 + 75 + 4 + 3 (4 +
     # 1) = 96 s.
-    searched = checked(
-        TuneSettings, {"tune": {"recipe": "quick", "budget_seconds": 640}, "rate_search": {"steps": 1000}}
-    )
+    quickly = {"recipe": "quick", "budget_seconds": 640}
+    searched = checked(TuneSettings, {"tune": quickly, "rate_search": {"steps": 1000}})
     assert module.fitted(searched, pace).rate_search.steps == 150
 
 
@@ -289,15 +269,12 @@ def test_a_time_limit_that_holds_no_steps_is_refused_before_anything_is_embedded
         monkeypatch.setattr(
             f"adiabat.adiabatic.regularization.{name}", lambda *_, **__: pytest.fail("texts were embedded")
         )
-    with pytest.raises(
-        ConfigError, match=r"^tune.budget_seconds must be at least \d+ .* got 9; give budget_seconds=\"\d+s\""
-    ) as caught:
+    told = r"^tune.budget_seconds must be at least \d+ .* got 9; give budget_seconds=\"\d+s\""
+    with pytest.raises(ConfigError, match=told) as caught:
         seconds_of_a_job(problem, tmp_path / "job", within_a_limit(tmp_path, 9.0), monkeypatch)
     assert not (tmp_path / "job").exists()
     monkeypatch.undo()
     # The limit that it names, from a guess of what validations take, suffices.
     advised = float(re.findall(r"budget_seconds=\"(\d+)s", str(caught.value))[0])
-    assert (
-        seconds_of_a_job(problem, tmp_path / "job", within_a_limit(tmp_path, advised), monkeypatch)
-        <= 1.05 * advised
-    )
+    settings = within_a_limit(tmp_path, advised)
+    assert seconds_of_a_job(problem, tmp_path / "job", settings, monkeypatch) <= 1.05 * advised

@@ -32,24 +32,14 @@ from tests.tiny import tiny_encoder
 from tests.training.emulated_graphs import EmulatedGraphs, Repeats, recording
 
 STEPS, RATE = 4, 1e-2
-
-WIDTH = 32
-
-DOCUMENTS = 40
-
-QUERIES = 12
-
+WIDTH, DOCUMENTS, QUERIES = 32, 40, 12
 POSITIVES = [
     [(3 * number) % DOCUMENTS] + [(5 * number + 1) % DOCUMENTS] * (number % 3 == 0)
     for number in range(QUERIES)
 ]
-
 LISTED = [[(3 * number + more) % DOCUMENTS for more in range(7, 8 + number % 4)] for number in range(QUERIES)]
 """One to four negatives."""
-
 BARE = [[] if number % 3 == 1 else listed for number, listed in enumerate(LISTED)]
-
-
 ENCODER = EncoderSettings(max_tokens=64, normalize=False)
 
 
@@ -85,16 +75,13 @@ def objective_of(store: Store, case: Case) -> StoredDocuments:
     # Other optimizers scale up a gradient that is 0 but for rounding.
     settings = section(**{"batch_size": 5, "learning_rate": RATE, "optimizer": "sgd", **case.settings})
     # Opened anew, since a device keeps the vectors with the store.
-    objective = objective_over(
-        Store.open(store), train, train, settings, encoder=tower, precision=case.precision
-    )
+    anew = Store.open(store)
+    objective = objective_over(anew, train, train, settings, encoder=tower, precision=case.precision)
     if case.rehearsed:
-        taught = TokenTable.of(
-            tower, [f"taught {'longer ' * (number % 3)}{number}" for number in range(7)], side="query"
-        )
-        objective.rehearsal = Rehearsal(
-            taught, embed_all(tower, taught, token_budget=4096) + 0.1, 0.5, 3, seed=1
-        )
+        texts = [f"taught {'longer ' * (number % 3)}{number}" for number in range(7)]
+        taught = TokenTable.of(tower, texts, side="query")
+        vectors = embed_all(tower, taught, token_budget=4096) + 0.1
+        objective.rehearsal = Rehearsal(taught, vectors, 0.5, 3, seed=1)
     return objective
 
 
@@ -142,40 +129,36 @@ WHOLE: dict[str, Any] = {"kind": "store_softmax", "temperature": 0.5}
 RANDOM: dict[str, Any] = {"kind": "random", "per_query": 2}
 HARDEST: dict[str, Any] = {"kind": "hardest", "per_query": 2}
 
+SEVERAL: dict[str, Any] = {"kind": "examples", "per_query": 3}
+BY_DISTANCE: dict[str, Any] = {"kind": "triplet", "distance": "euclidean"}
+LISTING: dict[str, Any] = {"margin": 0.5}
+DECODER = EncoderSettings(max_tokens=64, pooling="last")
+NOT_POOLED = EncoderSettings(max_tokens=50, query_prompt="ask: ", pool_prompt=False)
+
 CASES = {
-    "triplet": Case({"margin": 0.5}, LISTED),
-    "triplet of several": Case(
-        {"margin": 0.5, "negatives": {"kind": "examples", "per_query": 3}}, LISTED, rehearsed=True
-    ),
-    "triplet, some search": Case({"margin": 0.5, "negatives": {"kind": "examples", "per_query": 2}}, BARE),
+    "triplet": Case(LISTING, LISTED),
+    "triplet of several": Case(LISTING | {"negatives": SEVERAL}, LISTED, rehearsed=True),
+    "triplet, some search": Case(LISTING | {"negatives": SEVERAL | {"per_query": 2}}, BARE),
     "triplet, random, dot": Case({"loss": {"kind": "triplet", "distance": "dot"}, "negatives": RANDOM}),
-    "triplet, hardest": Case({"margin": 0.5, "negatives": HARDEST}, rehearsed=True),
-    "triplet, hardest by distance": Case(
-        {"loss": {"kind": "triplet", "distance": "euclidean"}, "negatives": HARDEST}
-    ),
-    "softmax": Case({"loss": SOFTMAX, "negatives": {"kind": "examples", "per_query": 3}}, LISTED),
+    "triplet, hardest": Case(LISTING | {"negatives": HARDEST}, rehearsed=True),
+    "triplet, hardest by distance": Case({"loss": BY_DISTANCE, "negatives": HARDEST}),
+    "softmax": Case({"loss": SOFTMAX, "negatives": SEVERAL}, LISTED),
     "softmax without negatives": Case({"loss": SOFTMAX | {"distance": "dot"}}),
     "softmax, hardest": Case({"loss": SOFTMAX, "negatives": HARDEST}, rehearsed=True),
     "whole store": Case({"loss": WHOLE}, rehearsed=True),
-    "store on disk": Case({"margin": 0.5}, LISTED, free_memory=0),
-    "adamw": Case({"optimizer": "adamw", "margin": 0.5}, LISTED),
-    "adamax": Case({"optimizer": "adamax", "margin": 0.5, "weight_decay": 0.1}, LISTED),
-    "adamax without momentum": Case({"optimizer": "adamax-no-momentum", "margin": 0.5}, LISTED),
-    "adadelta": Case({"optimizer": "adadelta", "margin": 0.5}, LISTED),
-    "sgd with regularization": Case({"margin": 0.5, "weight_decay": 0.1, "l2_to_start": 0.3}, LISTED),
-    "everything trained": Case({"margin": 0.5}, LISTED, prepare=lambda encoder: None),
-    "adapters": Case({"margin": 0.5}, LISTED, prepare=lora),
-    "bf16": Case({"margin": 0.5}, LISTED, precision="bf16"),
-    "decoder": Case(
-        {"margin": 0.5}, LISTED, family="llama", encoder=EncoderSettings(max_tokens=64, pooling="last")
-    ),
-    "relative positions": Case({"margin": 0.5}, LISTED, family="t5"),
-    "sliding windows": Case({"margin": 0.5}, LISTED, family="gemma3"),
-    "prompt that is not pooled": Case(
-        {"margin": 0.5},
-        LISTED,
-        encoder=EncoderSettings(max_tokens=50, query_prompt="ask: ", pool_prompt=False),
-    ),
+    "store on disk": Case(LISTING, LISTED, free_memory=0),
+    "adamw": Case(LISTING | {"optimizer": "adamw"}, LISTED),
+    "adamax": Case(LISTING | {"optimizer": "adamax", "weight_decay": 0.1}, LISTED),
+    "adamax without momentum": Case(LISTING | {"optimizer": "adamax-no-momentum"}, LISTED),
+    "adadelta": Case(LISTING | {"optimizer": "adadelta"}, LISTED),
+    "sgd with regularization": Case(LISTING | {"weight_decay": 0.1, "l2_to_start": 0.3}, LISTED),
+    "everything trained": Case(LISTING, LISTED, prepare=lambda encoder: None),
+    "adapters": Case(LISTING, LISTED, prepare=lora),
+    "bf16": Case(LISTING, LISTED, precision="bf16"),
+    "decoder": Case(LISTING, LISTED, family="llama", encoder=DECODER),
+    "relative positions": Case(LISTING, LISTED, family="t5"),
+    "sliding windows": Case(LISTING, LISTED, family="gemma3"),
+    "prompt that is not pooled": Case(LISTING, LISTED, encoder=NOT_POOLED),
 }
 
 
@@ -207,20 +190,18 @@ def test_nothing_of_a_step_lies_on_the_cpu(store: Store, name: str, monkeypatch:
     # It is not defined there.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     with recording():
-        loss = steps.loss(
-            {name: torch.from_numpy(array).to(ELSEWHERE) for name, array in steps.inputs(0).items()}
-        )
+        inputs = {name: torch.from_numpy(array).to(ELSEWHERE) for name, array in steps.inputs(0).items()}
+        loss = steps.loss(inputs)
     torch.autograd.backward(loss)
     assert loss.device == ELSEWHERE
 
 
 @pytest.mark.parametrize("name", ["triplet, some search", "softmax, hardest", "adamax"])
 def test_a_replayed_step_is_the_same_step_taken_again_bit_for_bit(store: Store, name: str) -> None:
-    taken = [
+    (losses, weights), (losses_again, weights_again) = (
         replayed_steps(objective_of(store, CASES[name]), way, CASES[name].free_memory)[0]
         for way in (EmulatedGraphs, Repeats)
-    ]
-    (losses, weights), (losses_again, weights_again) = taken
+    )
     assert losses == losses_again
     assert all(torch.equal(weights[name], again) for name, again in weights_again.items())
 

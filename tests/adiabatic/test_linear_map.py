@@ -3,41 +3,39 @@ mapped by its own answers.
 """
 
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import logsumexp
 
-import adiabat
 from adiabat.adiabatic import linear_map
-from adiabat.adiabatic.linear_map import (
-    TEMPERATURE,
-    apply_map,
-    cross_validate,
-    fit_maps,
-    folds_of,
-    map_problem,
-)
+from adiabat.adiabatic.linear_map import TEMPERATURE, apply_map, cross_validate, fit_maps, folds_of
+from adiabat.adiabatic.linear_map import map_problem as problem_of
 from adiabat.core.ragged import Ragged
 from adiabat.store.vector_store import Store
+from tests.adiabatic.problem import store_of
 
 WIDTH, DOCUMENTS, QUERIES = 6, 80, 60
+NEAREST = np.full((QUERIES, 3), -1, dtype=np.int64)
+MakeStore = Callable[[np.ndarray], Store]
 
 
 @pytest.fixture(scope="module")
-def make_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[np.ndarray], Store]:
+def make_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
     def make(vectors: np.ndarray) -> Store:
-        folder = tmp_path_factory.mktemp("vectors") / "store"
-        return adiabat.import_vectors(
-            vectors.astype(np.float32),
-            folder,
-            ids=[f"d{row}" for row in range(len(vectors))],
-            dtype="float32",
-        )
+        return store_of(tmp_path_factory.mktemp("vectors"), vectors.astype(np.float32))
 
     return make
+
+
+def map_problem(
+    store: Store, queries: np.ndarray, positives: Ragged, nearest: np.ndarray = NEAREST, **options: Any
+) -> linear_map.MapProblem:
+    """Of the cosine where no similarity is named."""
+    given = {"similarity": "cosine", "seed": 0, **options}
+    return problem_of(store, queries, positives, nearest[: len(queries)], **given)
 
 
 def drawn(seed: int = 0) -> tuple[np.ndarray, np.ndarray, Ragged]:
@@ -52,15 +50,12 @@ def drawn(seed: int = 0) -> tuple[np.ndarray, np.ndarray, Ragged]:
     return documents.astype(np.float32), queries.astype(np.float32), Ragged.of(positives)
 
 
-NEAREST = np.full((QUERIES, 3), -1, dtype=np.int64)
-
-
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "distance"])
 def test_the_loss_is_the_cross_entropy_of_the_similarity_and_its_gradient_that_of_differences(
-    similarity: str, make_store: Callable[[np.ndarray], Store]
+    similarity: str, make_store: MakeStore
 ) -> None:
     documents, queries, positives = drawn()
-    problem = map_problem(make_store(documents), queries, positives, NEAREST, similarity=similarity, seed=0)  # type: ignore[arg-type]
+    problem = map_problem(make_store(documents), queries, positives, similarity=similarity)
     change = np.random.default_rng(1).normal(size=(WIDTH, WIDTH)) * 0.1
     vectors, rows = queries.astype(np.float64), documents.astype(np.float64)
     size = np.linalg.norm(vectors, axis=1).mean() * np.linalg.norm(rows, axis=1).mean()
@@ -83,49 +78,34 @@ def test_the_loss_is_the_cross_entropy_of_the_similarity_and_its_gradient_that_o
     assert gradient @ direction == pytest.approx((ahead - behind) / 4e-3, rel=5e-3)
 
 
-def test_a_turned_space_is_turned_back_on_queries_that_were_held_out(
-    make_store: Callable[[np.ndarray], Store],
-) -> None:
+def test_a_turned_space_is_turned_back_on_queries_that_were_held_out(make_store: MakeStore) -> None:
     documents, queries, positives = drawn()
-    problem = map_problem(make_store(documents), queries, positives, NEAREST, similarity="cosine", seed=0)
-    done: list[tuple[int, int]] = []
-    found = cross_validate(
-        problem, queries, np.arange(QUERIES) % 5, on_progress=lambda *numbers: done.append(numbers)
-    )
+    problem = map_problem(make_store(documents), queries, positives)
+    done, folds = list[tuple[int, int]](), np.arange(QUERIES) % 5
+    found = cross_validate(problem, queries, folds, on_progress=lambda *numbers: done.append(numbers))
     unit = documents / np.linalg.norm(documents, axis=1, keepdims=True)
 
     def hits(vectors: np.ndarray) -> int:
-        return sum(
-            row in positives[query] for query, row in enumerate((vectors @ unit.T).argmax(axis=1).tolist())
-        )
+        nearest = (vectors @ unit.T).argmax(axis=1).tolist()
+        return sum(row in positives[query] for query, row in enumerate(nearest))
 
     assert hits(found.vectors) > hits(queries) + 10
     assert found.pull in linear_map.PULLS
     assert done == [(number, 20) for number in range(1, 21)]
-    again = cross_validate(problem, queries, np.arange(QUERIES) % 5)
-    assert np.array_equal(again.vectors, found.vectors)
+    assert np.array_equal(cross_validate(problem, queries, folds).vectors, found.vectors)
 
 
-def test_queries_that_are_right_already_stay_where_they_are(
-    make_store: Callable[[np.ndarray], Store],
-) -> None:
+def test_queries_that_are_right_already_stay_where_they_are(make_store: MakeStore) -> None:
     # Documents of one query each on the axes: every map that moves a query loses.
     documents = np.eye(10, dtype=np.float32)
-    problem = map_problem(
-        make_store(documents),
-        documents,
-        Ragged.of([row] for row in range(10)),
-        NEAREST[:10],
-        similarity="cosine",
-        seed=0,
-    )
+    problem = map_problem(make_store(documents), documents, Ragged.of([row] for row in range(10)))
     found = cross_validate(problem, documents, np.arange(10) % 5)
     assert found.pull is None
     assert np.array_equal(found.vectors, documents)
 
 
 def test_no_query_is_mapped_by_its_own_answers(
-    make_store: Callable[[np.ndarray], Store], monkeypatch: pytest.MonkeyPatch
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linear_map, "PULLS", (0.3,))
     documents, queries, positives = drawn()
@@ -136,20 +116,16 @@ def test_no_query_is_mapped_by_its_own_answers(
     ]
     store = make_store(documents)
     first, second = (
-        cross_validate(
-            map_problem(store, queries, given, NEAREST, similarity="cosine", seed=0), queries, folds
-        ).vectors
+        cross_validate(map_problem(store, queries, given), queries, folds).vectors
         for given in (positives, Ragged.of(lists))
     )
     assert np.array_equal(first[folds == 0], second[folds == 0])
     assert not np.array_equal(first[folds == 1], second[folds == 1])
 
 
-def test_a_strong_pull_holds_the_identity_and_a_weaker_one_lowers_the_loss(
-    make_store: Callable[[np.ndarray], Store],
-) -> None:
+def test_a_strong_pull_holds_the_identity_and_a_weaker_one_lowers_the_loss(make_store: MakeStore) -> None:
     documents, queries, positives = drawn()
-    problem = map_problem(make_store(documents), queries, positives, NEAREST, similarity="dot", seed=0)
+    problem = map_problem(make_store(documents), queries, positives, similarity="dot")
     strong, middle, weak = fit_maps(problem, [1e6, 1.0, 0.1])
     assert np.abs(strong).max() < 1e-3
     losses = [problem.losses(torch.from_numpy(change)).mean() for change in (strong, middle, weak)]
@@ -157,22 +133,22 @@ def test_a_strong_pull_holds_the_identity_and_a_weaker_one_lowers_the_loss(
     assert np.allclose(apply_map(queries, strong), queries, atol=1e-2)
 
 
-def test_a_sample_of_a_large_store_stands_for_all_of_it(make_store: Callable[[np.ndarray], Store]) -> None:
+def test_a_sample_of_a_large_store_stands_for_all_of_it(make_store: MakeStore) -> None:
     generator = np.random.default_rng(0)
     documents = generator.normal(size=(2000, WIDTH)).astype(np.float32)
     queries, positives = documents[:QUERIES] + 0.1, Ragged.of([row] for row in range(QUERIES))
     store = make_store(documents)
     unit = documents / np.linalg.norm(documents, axis=1, keepdims=True)
     nearest = np.argsort(-(queries @ unit.T), axis=1)[:, :5]
-    whole = map_problem(store, queries, positives, nearest, similarity="cosine", seed=0)
-    part = map_problem(store, queries, positives, nearest, similarity="cosine", seed=0, most=800)
+    whole, part, least = (
+        map_problem(store, queries, positives, nearest, **most) for most in ({}, {"most": 800}, {"most": 10})
+    )
     assert (len(whole.documents), len(part.documents)) == (2000, 800)
     # Every document of the sample stands for as many as were not chosen for certain.
     assert float(part.offsets.exp().sum()) == pytest.approx(2000)
     identity = torch.zeros(WIDTH, WIDTH)
     assert part.losses(identity) == pytest.approx(whole.losses(identity), abs=0.15)
     # Positives are always in, however few documents may be.
-    least = map_problem(store, queries, positives, nearest, similarity="cosine", seed=0, most=10)
     assert len(least.documents) == QUERIES + 1
 
 
@@ -189,18 +165,16 @@ def test_folds_keep_clusters_whole_or_are_refused(
     clusters: np.ndarray, folds: int, sizes: list[int] | None
 ) -> None:
     found = folds_of(clusters, folds, seed=0)
-    if sizes is None:
-        assert found is None
-        return
-    assert found is not None
-    assert sorted(np.bincount(found).tolist()) == sizes
-    assert all(len(set(found[clusters == cluster].tolist())) == 1 for cluster in set(clusters.tolist()))
+    assert (found is None) == (sizes is None)
+    if found is not None:
+        assert sorted(np.bincount(found).tolist()) == sizes
+        assert all(len(set(found[clusters == cluster])) == 1 for cluster in clusters)
 
 
-def test_zero_queries_stay_zero(make_store: Callable[[np.ndarray], Store], tmp_path: Path) -> None:
+def test_zero_queries_stay_zero(make_store: MakeStore) -> None:
     documents, queries, positives = drawn()
     queries[3] = 0
-    problem = map_problem(make_store(documents), queries, positives, NEAREST, similarity="cosine", seed=0)
+    problem = map_problem(make_store(documents), queries, positives)
     found = cross_validate(problem, queries, np.arange(QUERIES) % 5)
     assert not found.vectors[3].any()
     assert np.isfinite(found.vectors).all()

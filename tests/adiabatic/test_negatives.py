@@ -43,31 +43,32 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_difficulty_says_which_of_the_listed_negatives_comes_first() -> None:
+    def found(rows: list[int], examples: AddressedSet, **settings: Any) -> list[list[int]]:
+        return lists(listed_negatives(examples, np.array(rows), section(**settings)))
+
     examples = addressed([[0], [1]], [[5, 6, 7], [8, 9, 4]])
-    assert lists(listed_negatives(examples, np.array([1, 0]), section(difficulty=2))) == [[9], [6]]
-    assert lists(listed_negatives(examples, np.array([0]), section(difficulty=3, per_query=2))) == [[7, 7]]
+    assert found([1, 0], examples, difficulty=2) == [[9], [6]]
+    assert found([0], examples, difficulty=3, per_query=2) == [[7, 7]]
     # A validation list may be shorter, even empty.
-    assert lists(listed_negatives(addressed([[0]], [[5, 6]]), np.array([0]), section(difficulty=9))) == [[6]]
-    assert lists(
-        listed_negatives(
-            addressed([[0]], [[]]), np.array([0]), section(difficulty=9, loss="in_batch_softmax")
-        )
-    ) == [[]]
+    assert found([0], addressed([[0]], [[5, 6]]), difficulty=9) == [[6]]
+    assert found([0], addressed([[0]], [[]]), difficulty=9, **SOFTMAX) == [[]]
+
+
+def short_lists(queries: str, per_query: int, difficulty: int = 1, told: str = "theirs are repeated") -> str:
+    """The note that lists are short."""
+    return (
+        f"{queries} queries list fewer than tune.negatives.per_query = {per_query} negatives from "
+        f"tune.negatives.difficulty = {difficulty} on: {told}"
+    )
 
 
 def test_queries_that_list_too_few_for_the_difficulty_are_refused(store: Store) -> None:
     examples = addressed([[0], [1]], [[5, 6, 7], [8]], name="papers")
-    with pytest.raises(
-        DataError,
-        match=r"papers: every query must list at least tune.negatives.difficulty "
-        r"= 2 negatives, 1 of 2 do not; lower it",
-    ):
+    message = r"papers: .* at least tune.negatives.difficulty = 2 negatives, 1 of 2 do not; lower it"
+    with pytest.raises(DataError, match=message):
         negative_chooser(section(difficulty=2), examples, store, seed=0)
-    told = (
-        "2 of 2 queries list fewer than tune.negatives.per_query = 3 negatives from "
-        "tune.negatives.difficulty = 2 on: theirs are repeated"
-    )
-    assert short_lists_note(examples, section(difficulty=2, per_query=3)) == told
+    note = short_lists_note(examples, section(difficulty=2, per_query=3))
+    assert note == short_lists("2 of 2", 3, difficulty=2)
 
 
 def test_listed_negatives_are_the_first_of_the_list(store: Store) -> None:
@@ -77,17 +78,14 @@ def test_listed_negatives_are_the_first_of_the_list(store: Store) -> None:
     assert lists(choose(np.array([1, 0, 1]), 7, NO_QUERIES)) == [[4], [5], [4]]
 
 
-def test_a_short_list_is_gone_through_again_for_triplets_so_that_every_query_weighs_the_same(
+def test_a_short_list_is_gone_through_again_for_triplets_and_stays_short_for_the_softmax(
     store: Store,
 ) -> None:
-    examples = addressed([[0], [1]], [[5, 3], [4]])
-    assert chosen(examples, store, per_query=3) == [[5, 3, 5], [4, 4, 4]]
-
-
-def test_a_short_list_stays_short_for_the_softmax_whose_negatives_serve_every_query(store: Store) -> None:
+    """Every query weighs the same in triplets; negatives of the softmax serve every query."""
+    assert chosen(addressed([[0], [1]], [[5, 3], [4]]), store, per_query=3) == [[5, 3, 5], [4, 4, 4]]
     examples = addressed([[0], [1], [2]], [[5, 3, 1, 0], [4], []])
-    assert chosen(examples, store, per_query=3, loss="in_batch_softmax") == [[5, 3, 1], [4], []]
-    assert lists(listed_negatives(examples, np.array([2, 0]), section(loss="in_batch_softmax"))) == [[], [5]]
+    assert chosen(examples, store, per_query=3, **SOFTMAX) == [[5, 3, 1], [4], []]
+    assert lists(listed_negatives(examples, np.array([2, 0]), section(**SOFTMAX))) == [[], [5]]
 
 
 @pytest.mark.parametrize("negatives", [[[], [3], []], [[], [], []]], ids=["some list none", "a BEIR folder"])
@@ -96,24 +94,18 @@ def test_triplets_take_the_stores_hardest_for_queries_that_list_none_and_say_so(
 ) -> None:
     examples, settings = addressed([[0], [1], [2]], negatives), section(per_query=2)
     query, picked = torch.from_numpy(random_vectors(4, seed=3)), np.array([2, 1, 0, 2])
-    found = lists(negative_chooser(settings, examples, store, seed=0)(picked, 5, query))
-    hardest = lists(
-        negative_chooser(section(negatives="hardest", per_query=2), examples, store, seed=0)(picked, 5, query)
+    found, hardest = (
+        lists(negative_chooser(regime, examples, store, seed=0)(picked, 5, query))
+        for regime in (settings, section(negatives="hardest", per_query=2))
     )
     assert found == [[3, 3] if negatives[row] else rows for row, rows in zip(picked, hardest, strict=True)]
     bare = sum(not one for one in negatives)
-    told = (
-        f"{bare} of 3 queries list no negatives: each step takes the store's hardest "
-        "for them, as under tune.negatives = hardest"
-    )
-    assert mined_negatives_note(examples, settings) == told
+    told = mined_negatives_note(examples, settings)
+    assert told.startswith(f"{bare} of 3 queries list no negatives")
+    assert told.endswith("tune.negatives = hardest")
     assert mined_negatives_note(examples, section(**SOFTMAX)) is None
     # That lists are short is said of those that list some.
-    short = (
-        "1 of 3 queries list fewer than tune.negatives.per_query = 2 negatives from "
-        "tune.negatives.difficulty = 1 on: theirs are repeated"
-    )
-    assert short_lists_note(examples, settings) == (short if bare < 3 else None)
+    assert short_lists_note(examples, settings) == (short_lists("1 of 3", 2) if bare < 3 else None)
 
 
 def test_a_store_too_small_for_queries_that_list_none_is_refused(store: Store) -> None:
@@ -144,11 +136,10 @@ def test_random_negatives_are_uniform_over_all_sets_of_the_other_documents(
     possible = list(combinations(sorted(set(range(6)) - set(known)), wanted))
     expected = 1500 / len(possible)
     assert set(counts) == set(possible)
-    # The limit is the mean of a chi-square plus five times its spread.
     freedom = len(possible) - 1
-    assert (
-        sum((counts[one] - expected) ** 2 / expected for one in possible) < freedom + 5 * (2 * freedom) ** 0.5
-    )
+    chi_square = sum((counts[one] - expected) ** 2 / expected for one in possible)
+    # The limit is the mean of a chi-square plus five times its spread.
+    assert chi_square < freedom + 5 * (2 * freedom) ** 0.5
 
 
 def test_random_negatives_follow_from_seed_and_step_alone(store: Store) -> None:
@@ -189,12 +180,9 @@ def test_hardest_negatives_equal_a_loop_over_the_whole_store(
         for document, vector in enumerate(vectors.astype(np.float64)):
             if document in examples.positives[int(row)]:
                 continue
-            apart = np.linalg.norm(asked - vector)
-            score[document] = (
-                -apart
-                if distance == "euclidean"
-                else asked @ vector / np.linalg.norm(asked) / np.linalg.norm(vector)
-            )
+            score[document] = -np.linalg.norm(asked - vector)
+            if distance == "cosine":
+                score[document] = asked @ vector / np.linalg.norm(asked) / np.linalg.norm(vector)
         assert found[place].tolist() == sorted(score, key=lambda document: -score[document])[:wanted]
 
 
@@ -205,9 +193,8 @@ def test_each_similarity_finds_other_hardest_negatives(tmp_path: Path) -> None:
     store = store_of(tmp_path, np.array([[0, 1], [9, 0], [1, 0.5], [10, 8]], dtype=np.float32))
     found = {}
     for distance in ("cosine", "euclidean", "dot"):
-        choose = negative_chooser(
-            section(negatives="hardest", distance=distance), addressed([[0]]), store, seed=0
-        )
+        regime = section(negatives="hardest", distance=distance)
+        choose = negative_chooser(regime, addressed([[0]]), store, seed=0)
         found[distance] = lists(choose(np.array([0]), 0, torch.tensor([[1.0, 0.0]])))
     assert found == {"cosine": [[1]], "euclidean": [[2]], "dot": [[3]]}
 
@@ -216,10 +203,7 @@ def test_each_similarity_finds_other_hardest_negatives(tmp_path: Path) -> None:
 def test_a_store_that_is_too_small_is_refused(store: Store, source: str) -> None:
     examples = addressed([[0], [1, 2, 3]])
     assert len(chosen(examples, store, negatives="random", per_query=3)[1]) == 3
-    with pytest.raises(
-        DataError,
-        match=r"must hold at least 7 documents for tune.negatives.per_query = 4 beside .*, got 6; lower it",
-    ):
+    with pytest.raises(DataError, match=r"at least 7 documents for tune.negatives.per_query = 4 .* got 6"):
         negative_chooser(section(negatives=source, per_query=4), examples, store, seed=0)
 
 
@@ -246,30 +230,17 @@ def test_a_diverged_tower_that_looks_for_negatives_is_told_to_go_slower(store: S
 
 def test_a_batch_of_one_query_needs_a_negative(store: Store) -> None:
     softmax = section(loss="in_batch_softmax", batch_size=1)
-    with pytest.raises(
-        ConfigError,
-        match=r"tune.batch_size must be at least 2 where no negatives are listed, got 1: set lists none",
-    ):
+    with pytest.raises(ConfigError, match=r"tune.batch_size must be at least 2 .* got 1: set lists none"):
         negative_chooser(softmax, addressed([[0], [1]]), store, seed=0)
-    assert lists(
-        negative_chooser(softmax, addressed([[0], [1]], [[2], []]), store, seed=0)(
-            np.array([0]), 0, NO_QUERIES
-        )
-    ) == [[2]]
+    choose = negative_chooser(softmax, addressed([[0], [1]], [[2], []]), store, seed=0)
+    assert lists(choose(np.array([0]), 0, NO_QUERIES)) == [[2]]
 
 
 def test_short_lists_are_counted_in_a_note() -> None:
     examples = addressed([[0], [1], [2]], [[5, 3, 1], [4], []])
-    found = [
-        short_lists_note(examples, section(per_query=wanted, **loss))
-        for wanted, loss in ((3, {}), (2, SOFTMAX))
-    ]
-    assert found == [
-        "1 of 3 queries list fewer than tune.negatives.per_query = 3 negatives from "
-        "tune.negatives.difficulty = 1 on: theirs are repeated",
-        "2 of 3 queries list fewer than tune.negatives.per_query = 2 negatives from "
-        "tune.negatives.difficulty = 1 on: they use those they list",
-    ]
+    assert short_lists_note(examples, section(per_query=3)) == short_lists("1 of 3", 3)
+    of_softmax = short_lists_note(examples, section(per_query=2, **SOFTMAX))
+    assert of_softmax == short_lists("2 of 3", 2, told="they use those they list")
     assert short_lists_note(addressed([[0]], [[1, 2]]), section(per_query=2)) is None
     assert short_lists_note(addressed([[0], [1]]), section(**SOFTMAX)) is None
     assert short_lists_note(examples, section(negatives="random", per_query=3)) is None

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from adiabat.adiabatic.drift import MEASURES
-from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.api.call import stage_of
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
@@ -53,10 +52,20 @@ def take_trials(made: Callable[[RateTrials, float, int], RateTrial], monkeypatch
     monkeypatch.setattr(RateTrials, "_run", run_them)
 
 
-@pytest.fixture(scope="module")
 def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
     # Of the rates 1e-2, 1e-3 and 1e-4, the second has the lowest loss.
     return write_problem(tmp_path_factory.mktemp("problem"), queries=120)
+
+
+def search_of(problem: Problem, folder: Path, notes: list[str]) -> RateTrials:
+    """The search of the quick recipe."""
+    return RateTrials(problem.context(), quick(folder), folder / "search", Watch(note=notes.append))
+
+
+def trials_of(out: Path) -> list[RateTrial]:
+    """Trials of the search of a job."""
+    path = out / "rate-search/trials.parquet"
+    return Rows(path, RateTrial, columns=lambda row: {}, of="a rate search").every
 
 
 def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_limit(
@@ -64,20 +73,11 @@ def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_
 ) -> None:
     notes: list[str] = []
     result = run(problem, tmp_path / "job", quick(tmp_path, limit=0.5), notes=notes)
-    rows = Rows(
-        tmp_path / "job/rate-search/trials.parquet",
-        RateTrial,
-        columns=lambda row: {},
-        of="a rate search",
-        fault=lambda row: "",
-    )
-    within = {row.rate: row.losses[: -1 if row.left_at else None] for row in rows.every}
+    within = {row.rate: row.losses[: -1 if row.left_at else None] for row in trials_of(tmp_path / "job")}
     assert set(within) == {1e-4, 1e-3, 1e-2}
     best = min(within, key=lambda rate: min(within[rate], default=float("inf")))
-    assert result.training is not None
-    assert result.training.settings["tune"]["learning_rate"] == best
-    assert result.training.settings["tune"]["budget_seconds"] == 600
-    told = " ".join(result.training.notes)
+    tune, told = result.training.settings["tune"], " ".join(result.training.notes)
+    assert (tune["learning_rate"], tune["budget_seconds"]) == (best, 600)
     assert f"the learning rate {best:g} had the lowest validation loss" in told
     assert "tuned by the recipe quick, within 10" in told
     assert notes[0].startswith("expected time: ")
@@ -111,15 +111,12 @@ def test_the_run_goes_on_from_the_trial_of_its_rate(
         tables[name] = {key: value for key, value in {**tables[name], **table}.items() if value is not None}
     taken = counted_steps(monkeypatch)
     record = run(problem, tmp_path / "job", checked(TuneSettings, tables)).training
-    assert (taken[0], record.steps if record else None) == (steps, 12)
+    assert (taken[0], record.steps) == (steps, 12)
     # The same as a run at that rate, which no search preceded.
-    rate = record.settings["tune"]["learning_rate"] if record else None
-    plain = {**tables, "tune": {**tables["tune"], "learning_rate": rate}, "rate_search": {}}
-    run(
-        problem,
-        tmp_path / "plain",
-        checked(TuneSettings, {name: table for name, table in plain.items() if table}),
-    )
+    rate = record.settings["tune"]["learning_rate"]
+    plain = {**tables, "tune": {**tables["tune"], "learning_rate": rate}}
+    del plain["rate_search"]
+    run(problem, tmp_path / "plain", checked(TuneSettings, plain))
     assert everything(tmp_path / "job") == everything(tmp_path / "plain")
     assert not [*(tmp_path / "job/rate-search").rglob("step-*")]
 
@@ -133,17 +130,10 @@ def test_the_limit_ends_a_trial_whatever_the_run_does_beyond_it(
     tables = quick(tmp_path, limit=0.15).model_dump(exclude_unset=True)
     tables["guard"]["action"] = action
     record = run(problem, tmp_path / "job", checked(TuneSettings, tables)).training
-    assert record is not None
     assert record.settings["tune"]["learning_rate"] == 1e-4
     assert record.settings["guard"]["action"] == action
-    rows = Rows(
-        tmp_path / "job/rate-search/trials.parquet", RateTrial, columns=lambda row: {}, of="a rate search"
-    )
-    assert {row.rate: (row.steps, row.left_at) for row in rows.every} == {
-        1e-2: ([4], 4),
-        1e-3: ([4], 4),
-        1e-4: ([4, 8], None),
-    }
+    found = {row.rate: (row.steps, row.left_at) for row in trials_of(tmp_path / "job")}
+    assert found == {1e-2: ([4], 4), 1e-3: ([4], 4), 1e-4: ([4, 8], None)}
 
 
 def test_a_rate_whose_trial_diverged_is_not_taken(
@@ -155,16 +145,11 @@ def test_a_rate_whose_trial_diverged_is_not_taken(
 
     def made(search: RateTrials, rate: float, seed: int) -> RateTrial:
         losses, left = trials[rate]
-        return RateTrial(
-            rate, seed, [4, 8], {name: [0.5, 0.5] for name in MEASURES}, left, "", 1.0, "CPU", losses
-        )
+        drift = {name: [0.5, 0.5] for name in MEASURES}
+        return RateTrial(rate, seed, [4, 8], drift, left, "", 1.0, "CPU", losses)
 
     take_trials(made, monkeypatch)
-    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
-    assert (
-        range_test(RateTrials(context, quick(tmp_path), tmp_path / "search", Watch())).tune.learning_rate
-        == 1e-3
-    )
+    assert range_test(search_of(problem, tmp_path, [])).tune.learning_rate == 1e-3
 
 
 @pytest.mark.parametrize("within", [3e-5, 1e-9])
@@ -177,15 +162,10 @@ def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
         return RateTrial(rate, seed, [4], drift, left, reason, 1.0, "CPU", [1.0])
 
     take_trials(made, monkeypatch)
-    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     notes: list[str] = []
-    search = RateTrials(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
+    search = search_of(problem, tmp_path, notes)
     if within < 1e-7:
-        with pytest.raises(
-            JobError,
-            match="must stay within the guard's limit until its first validation, "
-            "got none down to 1e-07; lower",
-        ):
+        with pytest.raises(JobError, match="stay within the guard's limit .* got none down to 1e-07; lower"):
             range_test(search)
         return
     assert range_test(search).tune.learning_rate == pytest.approx(1e-5)
@@ -195,9 +175,8 @@ def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
 
 def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem, tmp_path: Path) -> None:
     shown: list[tuple[str, int, int]] = []
-    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     watch = Watch(progress=lambda *position: shown.append(position))
-    tuned(context, tmp_path / "job", settings=quick(tmp_path), watch=watch)
+    tuned(problem.context(), tmp_path / "job", settings=quick(tmp_path), watch=watch)
     of_test = [(done, total) for label, done, total in shown if stage_of(label) == "range test"]
     assert {total for _, total in of_test} == {3 * 8}
     assert of_test == sorted(of_test)
@@ -210,24 +189,12 @@ def test_the_progress_of_a_run_names_the_best_epoch_and_how_long_none_was_better
     shown: list[str] = []
     watch = Watch(progress=lambda label, *_: shown.append(label))
     # A rate that changes nothing: no epoch is better than the start.
-    settings = checked(
-        TuneSettings,
-        {
-            "tune": {
-                "learning_rate": 1e-30,
-                "batch_size": 5,
-                "batches_per_epoch": 1,
-                "max_epochs": 5,
-                "idle_epochs": 2,
-            }
-        },
-    )
-    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
-    tuned(context, tmp_path / "job", settings=settings, watch=watch)
+    tune = {"batch_size": 5, "batches_per_epoch": 1, "max_epochs": 5, "idle_epochs": 2}
+    settings = checked(TuneSettings, {"tune": {**tune, "learning_rate": 1e-30}})
+    tuned(problem.context(), tmp_path / "job", settings=settings, watch=watch)
     labels = [label.replace(NO_BREAK, " ") for label in dict.fromkeys(shown) if label.startswith("epoch")]
-    assert any(
-        re.match(r"epoch 1 of at most 5 \(kept: epoch 0, \d+ errors?; 0 of", label) for label in labels
-    ), labels
+    first = re.compile(r"epoch 1 of at most 5 \(kept: epoch 0, \d+ errors?; 0 of")
+    assert any(map(first.match, labels)), labels
     assert labels[-1].endswith("; 2 of at most 2 epochs without a better one)")
 
 
@@ -287,11 +254,9 @@ def test_a_trial_that_the_run_does_not_go_on_from_counts_against_the_time(
     at, counted = RateTrials.at, []
 
     def seen(self: RateTrials, rate: float, limit: float | None, seconds: float) -> TuneSettings:
-        of_run = next(trial.seconds for trial in self.rows.every if trial.rate == rate)
-        counted.append(
-            seconds
-            == pytest.approx(sum(trial.seconds for trial in self.rows.every) - (0 if lost else of_run))
-        )
+        every = self.rows.every
+        own = 0 if lost else next(trial.seconds for trial in every if trial.rate == rate)
+        counted.append(seconds == pytest.approx(sum(trial.seconds for trial in every) - own))
         return at(self, rate, limit, seconds)
 
     def removed(self: RateTrials, rate: float) -> RateTrial | None:
@@ -318,9 +283,8 @@ def test_a_range_test_that_has_used_its_time_ends_after_a_rate_within_the_limit(
         return RateTrial(rate, seed, [4], {name: [0.5] for name in MEASURES}, left, "", 200.0, "CPU", [0.4])
 
     take_trials(made, monkeypatch)
-    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     notes: list[str] = []
-    search = RateTrials(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
+    search = search_of(problem, tmp_path, notes)
     assert range_test(search).tune.learning_rate == 1e-3
     # 200 of 600 seconds leave time for a second trial, 400 for no third.
     assert [row.rate for row in search.rows.every] == [1e-2, 1e-3]
@@ -342,6 +306,5 @@ def test_the_search_leaves_the_run_what_remains_of_the_time(
     monkeypatch.setattr(RateTrials, "at", spent)
     record = run(problem, tmp_path / "job", quick(tmp_path)).training
     assert left == [pytest.approx(1e-3)]
-    assert record is not None
     # The trial that the run goes on from alone took longer.
     assert (record.steps, record.stop_reason) == (8, "the time limit was reached")

@@ -39,39 +39,23 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def searched(
-    problem: Problem, *, rate: Any = "safe", most: float | None = None, **settings: Any
+    problem: Problem, *, rate: float | None = None, most: float | None = None, **settings: Any
 ) -> TuneSettings:
-    """Settings of a search, or of one run with the same guard."""
+    """Settings of a search, or of one run at a rate with the same guard."""
     table = settings_of().model_dump(exclude_defaults=True)
     del table["tune"]["learning_rate"]
-    stated = {"learning_rate": rate} if rate != "safe" else {}
-    tune = {**table["tune"], **stated, **settings.pop("tune", {})}
+    table["tune"] |= ({} if rate is None else {"learning_rate": rate}) | settings.pop("tune", {})
     guard = {"probes": str(problem.data.with_name("probes.txt")), "depth": 10, "measure": TURN}
-    own = {"rate_search": {**RATES, **settings.pop("rate_search", {})}} if rate == "safe" else {}
-    return checked(
-        TuneSettings,
-        {
-            **table,
-            **own,
-            "tune": tune,
-            "guard": guard | ({} if most is None else {"limit": most}),
-            **settings,
-        },
-    )
+    table["guard"] = guard if most is None else {**guard, "limit": most}
+    own = settings.pop("rate_search", {})
+    if rate is None:
+        table["rate_search"] = {**RATES, **own}
+    return checked(TuneSettings, {**table, **settings})
 
 
-def search(
-    problem: Problem,
-    out: Path,
-    settings: TuneSettings,
-    *,
-    resume: bool = False,
-    notes: list[str] | None = None,
-) -> SafeRate:
+def search(problem: Problem, out: Path, settings: TuneSettings, *, resume: bool = False) -> SafeRate:
     """Look for the safe rate of a problem."""
-    said = [] if notes is None else notes
-    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
-    return safe_rate(context, out, settings=settings, resume=resume, watch=Watch(note=said.append))
+    return safe_rate(problem.context(), out, settings=settings, resume=resume, watch=Watch())
 
 
 def timeless(trials: list[RateTrial]) -> list[RateTrial]:
@@ -79,20 +63,21 @@ def timeless(trials: list[RateTrial]) -> list[RateTrial]:
     return [replace(one, seconds=0.0) for one in trials]
 
 
+def middle(whole: dict[float, list[float]], place: int) -> float:
+    """A limit between the furthest that a rate goes, and what the next one reaches."""
+    rates = sorted(whole)
+    return (max(whole[rates[place]]) + max(whole[rates[place + 1]])) / 2
+
+
 @pytest.fixture(scope="module")
 def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[float, list[float]]:
     """Rate to its drift at every check, by ordinary jobs that nothing ends early."""
-    found = {}
+    found, once = {}, {"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}
     for rate in searched(problem).rate_search.values():
         out = tmp_path_factory.mktemp("whole") / "job"
-        run(
-            problem,
-            out,
-            searched(problem, rate=rate, tune={"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}),
-        )
-        found[rate] = [
-            row[f"validation_{TURN}"] for row in log_of(out) if row["step"] and "validation_loss" in row
-        ]
+        run(problem, out, searched(problem, rate=rate, tune=once))
+        rows = [row for row in log_of(out) if row["step"] and "validation_loss" in row]
+        found[rate] = [row[f"validation_{TURN}"] for row in rows]
     return found
 
 
@@ -101,8 +86,7 @@ def test_the_answer_is_that_of_whole_runs_at_every_rate(
 ) -> None:
     rates = sorted(whole)
     for place, rate in enumerate(rates[:-1]):
-        # Between the furthest that this rate goes, and what the next one reaches.
-        most = (max(whole[rate]) + max(whole[rates[place + 1]])) / 2
+        most = middle(whole, place)
         found = search(problem, tmp_path / f"{place}", searched(problem, most=most))
         assert found.rate == rate
         assert found.limit == most
@@ -127,24 +111,20 @@ def test_no_rate_is_safe_where_the_lowest_leaves_too(problem: Problem, tmp_path:
     assert found.rate is None
     assert [one.left_at for one in found.trials] == [3] * 4
     assert lasts(found) is None
-    assert found.notes == ["even the lowest rate of the search exceeds the limit; lower rate_search.low"]
+    (note,) = found.notes
+    assert "exceeds the limit; lower rate_search.low" in note
 
 
 def test_a_rate_is_safe_if_it_is_with_every_seed(
     problem: Problem, whole: dict[float, list[float]], tmp_path: Path
 ) -> None:
     rates = sorted(whole)
-    most = (max(whole[rates[1]]) + max(whole[rates[2]])) / 2
-    found = search(problem, tmp_path / "out", searched(problem, most=most, rate_search={"seeds": 3}))
+    seeds = {"seeds": 3}
+    found = search(problem, tmp_path / "out", searched(problem, most=middle(whole, 1), rate_search=seeds))
     assert found.rate == rates[1]
     # What exceeded the limit with one seed needs no second.
-    assert [(one.rate, one.seed) for one in found.trials] == [
-        (rates[3], 0),
-        (rates[2], 0),
-        (rates[1], 0),
-        (rates[1], 1),
-        (rates[1], 2),
-    ]
+    tried = [(one.rate, one.seed) for one in found.trials]
+    assert tried == [(rates[3], 0), (rates[2], 0), *((rates[1], seed) for seed in range(3))]
     assert len({tuple(one.drift[TURN]) for one in found.trials if one.rate == rates[1]}) == 3
 
 
@@ -174,9 +154,7 @@ def test_a_search_that_was_cut_short_goes_on_where_it_was(
     taken = cut_after(7, monkeypatch)
     with pytest.raises(InterruptionError):
         search(problem, tmp_path / "cut", settings)
-    with pytest.raises(
-        JobError, match="holds a search for a safe rate already; continue it with resume=True"
-    ):
+    with pytest.raises(JobError, match=r"holds a search for a safe rate already; .* resume=True"):
         search(problem, tmp_path / "cut", settings)
     found = search(problem, tmp_path / "cut", settings, resume=True)
     assert timeless(found.trials) == timeless(expected.trials)
@@ -189,16 +167,11 @@ def test_a_search_that_was_cut_short_goes_on_where_it_was(
 def test_a_search_may_grow_and_nothing_else_may_change(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = search(
-        problem, tmp_path / "out", searched(problem, most=1e-9, rate_search={"low": 3e-4, "count": 3})
-    )
+    smaller = searched(problem, most=1e-9, rate_search={"low": 3e-4, "count": 3})
+    first = search(problem, tmp_path / "out", smaller)
+    other = searched(problem, most=1e-9, tune={"loss": {"margin": 0.2}})
     with pytest.raises(JobError, match="tune.loss.margin was 0.3, is 0.2"):
-        search(
-            problem,
-            tmp_path / "out",
-            searched(problem, most=1e-9, tune={"loss": {"margin": 0.2}}),
-            resume=True,
-        )
+        search(problem, tmp_path / "out", other, resume=True)
     begun: list[float] = []
     begin = Loop._begin
     monkeypatch.setattr(Loop, "_begin", lambda self: (begun.append(self.learning_rate), begin(self))[1])
@@ -212,16 +185,12 @@ def test_a_run_that_diverges_exceeds_the_limit(problem: Problem, tmp_path: Path,
     """With a check at every step it is the vectors of the probes that are no numbers, with one at every third
     the loss before.
     """
-    found = search(
-        problem,
-        tmp_path / "out",
-        searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 1e30, "count": 2, "checks": checks}),
-    )
+    apart = {"low": 3e-4, "high": 1e30, "count": 2, "checks": checks}
+    found = search(problem, tmp_path / "out", searched(problem, most=3.0, rate_search=apart))
     assert found.rate == 3e-4
     assert found.trials[0].left_at is not None
-    assert (
-        "vectors of the probes must be finite" if checks == 9 else "must be a finite number"
-    ) in found.trials[0].reason
+    told = "vectors of the probes must be finite" if checks == 9 else "must be a finite number"
+    assert told in found.trials[0].reason
 
 
 def change_row(path: Path, number: int, **changes: Any) -> None:
@@ -232,12 +201,12 @@ def change_row(path: Path, number: int, **changes: Any) -> None:
 
 
 def test_a_seed_that_left_has_left_whoever_asks_for_it(problem: Problem, tmp_path: Path) -> None:
-    two = searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 3e-3, "count": 2, "seeds": 2})
-    found = search(problem, tmp_path / "out", two)
-    assert found.rate == 3e-3
+    two = {"low": 3e-4, "high": 3e-3, "count": 2}
+    twice = searched(problem, most=3.0, rate_search={**two, "seeds": 2})
+    assert search(problem, tmp_path / "out", twice).rate == 3e-3
     change_row(tmp_path / "out" / "trials.parquet", 1, left_at=9)
-    one = searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 3e-3, "count": 2})
-    assert search(problem, tmp_path / "out", one, resume=True).rate == 3e-4
+    once = searched(problem, most=3.0, rate_search=two)
+    assert search(problem, tmp_path / "out", once, resume=True).rate == 3e-4
 
 
 @pytest.mark.parametrize("drift", [{}, {"overlap loss": [0.1]}, {"turn": []}])
@@ -247,40 +216,24 @@ def test_a_row_that_lacks_what_was_checked_is_told(
     settings = searched(problem, most=3.0)
     search(problem, tmp_path / "out", settings)
     change_row(tmp_path / "out" / "trials.parquet", 0, drift=drift)
-    with pytest.raises(
-        JobError,
-        match=r"trials.parquet must be the rows of a rate search, got: rate 0.03, seed 0 without a drift",
-    ):
+    with pytest.raises(JobError, match=r"trials.parquet must .* got: rate 0.03, seed 0 without a drift"):
         search(problem, tmp_path / "out", settings, resume=True)
 
 
 def test_a_rate_that_stayed_within_stays_the_answer_on_another_grid(problem: Problem, tmp_path: Path) -> None:
     assert search(problem, tmp_path / "out", searched(problem, most=3.0)).rate == 3e-2
-    again = search(
-        problem,
-        tmp_path / "out",
-        searched(problem, most=3.0, rate_search={"low": 1e-4, "high": 1e-3, "count": 2}),
-        resume=True,
-    )
+    other = searched(problem, most=3.0, rate_search={"low": 1e-4, "high": 1e-3, "count": 2})
+    again = search(problem, tmp_path / "out", other, resume=True)
     assert again.rate == 3e-2
     assert again.rates == [1e-4, 1e-3, 3e-2]
 
 
 def test_a_search_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"rate_search.kind must be safe in a search for a safe rate, got none"
-    ):
+    with pytest.raises(ConfigError, match=r"rate_search.kind must be safe .*, got none"):
         search(problem, tmp_path / "out", searched(problem, rate=1e-3))
-    with pytest.raises(
-        ConfigError,
-        match=r"tune.warmup_steps must be below rate_search.steps = 9, got 9: no run would reach its rate",
-    ):
+    with pytest.raises(ConfigError, match=r"tune.warmup_steps must be below rate_search.steps = 9, got 9"):
         search(problem, tmp_path / "out", searched(problem, tune={"warmup_steps": 9}))
-    with pytest.raises(
-        ConfigError,
-        match=r"rate_search.count must give values that differ in three digits, "
-        r"got 10 from 1e-08 to 1.01e-08",
-    ):
+    with pytest.raises(ConfigError, match=r"rate_search.count must .*, got 10 from 1e-08 to 1.01e-08"):
         searched(problem, rate_search={"low": 1e-8, "high": 1.01e-8, "count": 10})
     assert not (tmp_path / "out").exists()
 
@@ -288,8 +241,8 @@ def test_a_search_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Pro
 def test_a_job_with_a_safe_rate_is_one_with_that_rate_and_limit(problem: Problem, tmp_path: Path) -> None:
     found = search(problem, tmp_path / "search", searched(problem))
     results = [
-        run(problem, tmp_path / "safe", searched(problem)),
-        run(problem, tmp_path / "number", searched(problem, rate=found.rate, most=found.limit)),
+        run(problem, tmp_path / "safe", searched(problem)).training,
+        run(problem, tmp_path / "number", searched(problem, rate=found.rate, most=found.limit)).training,
     ]
     safe, number = (load(tmp_path / name / "model").query for name in ("safe", "number"))
     assert weights_of(safe) == weights_of(number)
@@ -298,21 +251,21 @@ def test_a_job_with_a_safe_rate_is_one_with_that_rate_and_limit(problem: Problem
     assert description["rate_search"]["kind"] == "safe"
     assert "learning_rate" not in description["tune"]
     said = "the learning rate is the largest safe one that rate-search/report.html found"
-    assert [one.training is not None and said in one.training.notes for one in results] == [True, False]
+    assert [said in one.notes for one in results] == [True, False]
 
 
 def test_a_search_goes_on_with_the_same_probes_alone(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = tmp_path / "probes.txt"
+    own, table = tmp_path / "probes.txt", searched(problem, most=0.05).model_dump(exclude_unset=True)
     own.write_text("".join(f"probe {number} of nothing\n" for number in range(24)), encoding="utf-8")
-    settings = searched(problem, most=0.05)
-    settings = settings.model_copy(update={"guard": settings.guard.model_copy(update={"probes": str(own)})})
+    table["guard"]["probes"] = str(own)
+    settings = checked(TuneSettings, table)
     cut_after(2, monkeypatch)
     with pytest.raises(InterruptionError):
         search(problem, tmp_path / "search", settings)
     own.write_text("".join(f"another probe {number}\n" for number in range(24)), encoding="utf-8")
-    with pytest.raises(JobError, match="a difference: the probes differ from those the job began with"):
+    with pytest.raises(JobError, match="a difference: the probes differ"):
         search(problem, tmp_path / "search", settings, resume=True)
 
 
@@ -323,8 +276,6 @@ def test_a_job_whose_description_is_older_than_the_digests_of_probes_goes_on(
     whole = run(problem, tmp_path / "job", settings)
     forget(Job(tmp_path / "job"), "job.probes", "job.probed_vectors")
     again = run(problem, tmp_path / "job", settings, resume=True)
-    assert again.training is not None
-    assert whole.training is not None
     assert again.training.validation_loss == whole.training.validation_loss
     forget(Job(tmp_path / "job"), "job.query_tower")
     with pytest.raises(JobError, match="the query tower of the model differs"):
@@ -359,11 +310,7 @@ def test_a_job_that_was_cut_short_in_its_search_goes_on(
 
 
 def test_a_job_without_any_safe_rate_says_what_to_do(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(
-        JobError,
-        match=r"one rate of the search must stay within the limit .* got none: "
-        r"the lowest, 3e-05, exceeds it; lower",
-    ):
+    with pytest.raises(JobError, match="must stay within the limit .* got none: the lowest, 3e-05, .* lower"):
         run(problem, tmp_path / "job", searched(problem, most=1e-9))
 
 

@@ -1,7 +1,7 @@
-"""What tuning minimises, against a peer and plain loops."""
+"""What tuning minimises, against peers, plain loops and whole matrices."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from adiabat.adiabatic import stored_loss as objective_module
-from adiabat.adiabatic.stored_loss import StoredDocuments, known_positives, pairs, pairs_of
+from adiabat.adiabatic.stored_loss import StoredDocuments, known_positives, pairs, pairs_of, store_softmax
 from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import ShuffledBatches
 from adiabat.data.text_hashes import hash_texts
+from adiabat.losses.embedded_pairs import Pairs
+from adiabat.losses.in_batch import in_batch_softmax
 from adiabat.models.bulk import embed_all, embed_rows
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
@@ -28,6 +31,7 @@ from tests.tiny import tiny_encoder
 COUNT = 30
 VECTORS = random_vectors(COUNT)
 BATCH = 5
+DISTANCES = ("cosine", "euclidean")
 
 
 def drawn_set(name: str, queries: int, *, seed: int, most: int = 3) -> AddressedSet:
@@ -76,16 +80,20 @@ def apart(one: np.ndarray, other: np.ndarray, distance: str) -> float:
 
 
 def triplet_by_hand(
-    queries: np.ndarray, examples: AddressedSet, rows: list[int], *, wanted: int, margin: float, distance: str
+    queries: np.ndarray, examples: AddressedSet, rows: list[int], wanted: int, margin: float, distance: str
 ) -> float:
     losses = []
     for query, row in zip(queries, rows, strict=True):
         near = VECTORS[examples.positives[row][0]].astype(np.float64)
-        listed = examples.negatives[row].tolist()
+        listed = [VECTORS[row].astype(np.float64) for row in examples.negatives[row]]
         for number in range(wanted):
-            far = VECTORS[listed[number % len(listed)]].astype(np.float64)
+            far = listed[number % len(listed)]
             losses.append(max(0.0, apart(query, near, distance) - apart(query, far, distance) + margin))
     return sum(losses) / len(losses)
+
+
+def cosines(query: np.ndarray, documents: Iterable[int]) -> list[float]:
+    return [1 - apart(query, VECTORS[row].astype(np.float64), "cosine") for row in documents]
 
 
 def softmax_by_hand(
@@ -96,10 +104,7 @@ def softmax_by_hand(
     total = 0.0
     for place, (query, row) in enumerate(zip(queries, rows, strict=True)):
         known = set(examples.positives[row].tolist())
-        scores = [
-            (1 - apart(query, VECTORS[document].astype(np.float64), "cosine")) / temperature
-            for document in columns
-        ]
+        scores = [score / temperature for score in cosines(query, columns)]
         kept = [
             score for column, score in enumerate(scores) if column == place or columns[column] not in known
         ]
@@ -108,18 +113,16 @@ def softmax_by_hand(
 
 
 @pytest.mark.parametrize("wanted", [1, 3])
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+@pytest.mark.parametrize("distance", DISTANCES)
 def test_the_triplet_loss_of_a_step_equals_plain_loops(store: Store, distance: str, wanted: int) -> None:
-    objective = objective_for(store, distance=distance, margin=0.4, per_query=wanted)
+    objective, given = objective_for(store, distance=distance, margin=0.4, per_query=wanted), (0.4, distance)
     for step in range(4):
         rows = picked_at(step)
-        expected = triplet_by_hand(
-            query_vectors(objective, rows), TRAIN, rows, wanted=wanted, margin=0.4, distance=distance
-        )
+        expected = triplet_by_hand(query_vectors(objective, rows), TRAIN, rows, wanted, *given)
         assert loss_of(objective, step) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+@pytest.mark.parametrize("distance", DISTANCES)
 def test_the_triplet_loss_and_its_gradient_equal_those_of_sentence_transformers(
     store: Store, distance: str
 ) -> None:
@@ -136,9 +139,8 @@ def test_the_triplet_loss_and_its_gradient_equal_those_of_sentence_transformers(
     ours = objective.loss(2)
     assert float(ours.detach()) == pytest.approx(float(theirs.detach()), rel=1e-5)
     weights = list(objective.encoder.used_parameters().values())
-    for mine, other in zip(
-        torch.autograd.grad(ours, weights), torch.autograd.grad(theirs, weights), strict=True
-    ):
+    gradients = (torch.autograd.grad(loss, weights) for loss in (ours, theirs))
+    for mine, other in zip(*gradients, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-5)
 
 
@@ -150,17 +152,15 @@ def test_the_softmax_of_a_step_equals_plain_loops_without_the_known_positives(
     objective = objective_for(store, loss="in_batch_softmax", temperature=temperature, per_query=wanted)
     for step in range(4):
         rows = picked_at(step)
-        expected = softmax_by_hand(
-            query_vectors(objective, rows), TRAIN, rows, wanted=wanted, temperature=temperature
-        )
+        queries = query_vectors(objective, rows)
+        expected = softmax_by_hand(queries, TRAIN, rows, wanted=wanted, temperature=temperature)
         assert loss_of(objective, step) == pytest.approx(expected, rel=1e-4)
 
 
 def test_queries_of_one_document_are_no_negatives_of_each_other(store: Store) -> None:
     same = addressed([[4], [4], [4]], [[], [], []])
     objective = objective_over(store, same, VALIDATION, section(batch_size=3, loss="in_batch_softmax"))
-    loss = objective.loss(0)
-    assert float(loss.detach()) == 0.0
+    assert loss_of(objective, 0) == 0.0
 
 
 def test_a_step_can_be_computed_alone_and_in_any_order(store: Store) -> None:
@@ -169,7 +169,7 @@ def test_a_step_can_be_computed_alone_and_in_any_order(store: Store) -> None:
     assert [loss_of(second, step) for step in reversed(range(6))] == forward[::-1]
 
 
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+@pytest.mark.parametrize("distance", DISTANCES)
 def test_the_hardest_negatives_give_at_least_the_loss_of_any_others(store: Store, distance: str) -> None:
     losses = {
         source: loss_of(objective_for(store, negatives=source, distance=distance, margin=2.0), 0)
@@ -195,10 +195,10 @@ def test_bf16_gives_nearly_the_same_losses_as_fp32(store: Store, loss: str) -> N
 # --- Validation ---
 
 
-def errors_by_hand(queries: np.ndarray, distance: str, vectors: np.ndarray = VECTORS) -> int:
+def errors_by_hand(queries: np.ndarray, distance: str) -> int:
     return sum(
-        apart(query, vectors[near].astype(np.float64), distance)
-        >= apart(query, vectors[far].astype(np.float64), distance)
+        apart(query, VECTORS[near].astype(np.float64), distance)
+        >= apart(query, VECTORS[far].astype(np.float64), distance)
         for row, query in enumerate(queries)
         for near in VALIDATION.positives[row]
         for far in VALIDATION.negatives[row]
@@ -213,28 +213,25 @@ def test_validation_errors_equal_loops_over_all_pairs(store: Store, loss: str, d
     found = objective.validate()
     assert found.errors == errors_by_hand(validation_vectors(objective), distance)
     assert 0 < found.errors < found.pairs
-    assert found.pairs == sum(
-        len(VALIDATION.positives[n]) * len(VALIDATION.negatives[n]) for n in range(len(VALIDATION))
-    )
+    lengths = VALIDATION.positives.lengths * VALIDATION.negatives.lengths
+    assert found.pairs == lengths.sum()
 
 
 def test_ties_count_as_errors(tmp_path: Path) -> None:
     vectors = np.tile(random_vectors(1), (COUNT, 1))
-    for distance in ("cosine", "euclidean"):
+    for distance in DISTANCES:
         found = objective_for(store_of(tmp_path / distance, vectors), distance=distance).validate()
         assert found.errors == found.pairs
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 5])
-@pytest.mark.parametrize("distance", ["cosine", "euclidean"])
+@pytest.mark.parametrize("distance", DISTANCES)
 def test_the_validation_loss_for_triplets_is_the_training_loss_on_the_first_negatives(
     store: Store, distance: str, wanted: int
 ) -> None:
     objective = objective_for(store, distance=distance, margin=0.4, per_query=wanted)
-    rows = list(range(len(VALIDATION)))
-    expected = triplet_by_hand(
-        validation_vectors(objective), VALIDATION, rows, wanted=wanted, margin=0.4, distance=distance
-    )
+    queries, rows = validation_vectors(objective), list(range(len(VALIDATION)))
+    expected = triplet_by_hand(queries, VALIDATION, rows, wanted, 0.4, distance)
     assert objective.validate().loss == pytest.approx(expected, rel=1e-5)
 
 
@@ -248,18 +245,12 @@ def validation_rows() -> list[tuple[list[int], int]]:
 
 @pytest.mark.parametrize("loss", ["in_batch_softmax", "triplet", "store_softmax"])
 def test_the_validation_loss_does_not_depend_on_the_order_of_the_queries(store: Store, loss: str) -> None:
-    def loss_of_rows(rows: list[int]) -> float:
-        found = objective_over(
-            store, TRAIN, VALIDATION.take(np.array(rows)), section(batch_size=BATCH, loss=loss)
-        ).validate()
-        return found.loss
-
-    everything = list(range(len(VALIDATION)))
-    whole = loss_of_rows(everything)
+    settings = section(batch_size=BATCH, loss=loss)
+    whole = objective_over(store, TRAIN, VALIDATION, settings).validate().loss
     for seed in range(3):
-        assert loss_of_rows(np.random.default_rng(seed).permutation(everything).tolist()) == pytest.approx(
-            whole, rel=1e-5
-        )
+        order = np.random.default_rng(seed).permutation(len(VALIDATION))
+        found = objective_over(store, TRAIN, VALIDATION.take(order), settings).validate().loss
+        assert found == pytest.approx(whole, rel=1e-5)
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 5])
@@ -275,13 +266,12 @@ def test_the_validation_loss_for_the_softmax_is_over_batches_of_the_training_siz
 
 def test_the_softmax_takes_no_answer_of_the_same_question_in_another_row_for_a_negative(store: Store) -> None:
     examples = addressed([[0], [1], [2]], [[3], [4], [5]], answers=[[0, 1, 4], [0, 1], [2]])
-    objective = objective_over(
-        store, examples, examples, section(batch_size=3, loss="in_batch_softmax", temperature=0.3)
-    )
+    settings = section(batch_size=3, loss="in_batch_softmax", temperature=0.3)
+    objective = objective_over(store, examples, examples, settings)
     whole = addressed([[0, 1, 4], [1, 0], [2]], [[3], [4], [5]])
     expected = softmax_by_hand(validation_vectors(objective), whole, [0, 1, 2], wanted=1, temperature=0.3)
-    assert objective.validate().loss == pytest.approx(expected, rel=1e-5)
-    assert loss_of(objective, 0) == pytest.approx(expected, rel=1e-5)
+    for found in (objective.validate().loss, loss_of(objective, 0)):
+        assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_validation_loss_goes_by_negatives_of_its_own_and_the_errors_do_not(store: Store) -> None:
@@ -353,13 +343,8 @@ def test_a_validation_that_fails_leaves_the_modes_too(store: Store, monkeypatch:
 
 def test_pairs_are_every_positive_with_every_negative_of_the_same_query() -> None:
     query, near, far = pairs(Ragged.of([[1, 2], [3], [4]]), Ragged.of([[5, 6], [], [7]]))
-    assert list(zip(query.tolist(), near.tolist(), far.tolist(), strict=True)) == [
-        (0, 1, 5),
-        (0, 1, 6),
-        (0, 2, 5),
-        (0, 2, 6),
-        (2, 4, 7),
-    ]
+    rows = list(zip(query.tolist(), near.tolist(), far.tolist(), strict=True))
+    assert rows == [(0, 1, 5), (0, 1, 6), (0, 2, 5), (0, 2, 6), (2, 4, 7)]
     assert pairs_of(addressed([[1, 2], [3], [4]], [[5, 6], [], [7]])) == 5
 
 
@@ -372,7 +357,7 @@ def test_a_document_that_answers_a_query_is_known_wherever_it_stands() -> None:
     ]
 
 
-def test_only_the_query_tower_is_the_module_and_the_store_is_only_read(store: Store, tmp_path: Path) -> None:
+def test_only_the_query_tower_is_the_module_and_the_store_is_only_read(store: Store) -> None:
     encoder = tiny_encoder(width=16, settings=EncoderSettings(max_tokens=64))
     objective = objective_over(store, TRAIN, VALIDATION, section(batch_size=BATCH), encoder=encoder)
     before = store.gather(range(COUNT))
@@ -387,9 +372,7 @@ def store_softmax_by_hand(
 ) -> float:
     losses = []
     for query, row in zip(queries, rows, strict=True):
-        scores = [
-            (1 - apart(query, document.astype(np.float64), "cosine")) / temperature for document in VECTORS
-        ]
+        scores = [score / temperature for score in cosines(query, range(COUNT))]
         own, known = scores[int(examples.positives[row][0])], set(examples.known[row].tolist())
         others = sum(math.exp(score) for document, score in enumerate(scores) if document not in known)
         losses.append(math.log(math.exp(own) + others) - own)
@@ -402,7 +385,110 @@ def test_the_softmax_over_the_store_is_that_of_plain_loops_in_training_and_valid
         rows = picked_at(step)
         expected = store_softmax_by_hand(query_vectors(objective, rows), TRAIN, rows, temperature=0.1)
         assert loss_of(objective, step) == pytest.approx(expected, rel=1e-4)
-    expected = store_softmax_by_hand(
-        validation_vectors(objective), VALIDATION, range(len(VALIDATION)), temperature=0.1
-    )
+    queries, rows = validation_vectors(objective), range(len(VALIDATION))
+    expected = store_softmax_by_hand(queries, VALIDATION, rows, temperature=0.1)
     assert objective.validate().loss == pytest.approx(expected, rel=1e-4)
+
+
+# --- The softmax over a whole store, against the whole matrix of scores ---
+KNOWN = [[3], [0, 7], [5, 2, 9], [3]]
+
+
+def drawn(*shape: int, seed: int = 0, length: float = 1.0) -> Tensor:
+    return length * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def softmax(
+    query: Tensor, documents: Tensor, known: list[list[int]] = KNOWN, *, rows: int = 3, temperature: float
+) -> Tensor:
+    """Over the documents in blocks of so many rows; the first known one is the positive."""
+
+    def blocks() -> Iterator[tuple[int, Tensor]]:
+        yield from ((start, documents[start : start + rows]) for start in range(0, len(documents), rows))
+
+    positives = documents[[one[0] for one in known]]
+    return store_softmax(query, positives, Ragged.of(known), blocks, temperature=temperature)
+
+
+def whole(query: Tensor, documents: Tensor, temperature: float) -> Tensor:
+    """Of the matrix of all scores, in 64 bits."""
+    scores = (
+        functional.normalize(query.double(), dim=1)
+        @ functional.normalize(documents.double(), dim=1).T
+        / temperature
+    )
+    for row, known in enumerate(KNOWN):
+        scores[row, known[1:]] = -math.inf
+    return functional.cross_entropy(scores, torch.tensor([known[0] for known in KNOWN]))
+
+
+@pytest.mark.parametrize("rows", [1, 4, 10, 4096])
+@pytest.mark.parametrize("temperature", [0.02, 1.0])
+def test_loss_and_gradient_are_those_of_the_whole_matrix(rows: int, temperature: float) -> None:
+    query, documents = drawn(4, 8, length=3.0).requires_grad_(), drawn(10, 8, seed=1, length=0.2)
+    ours = softmax(query, documents, rows=rows, temperature=temperature)
+    theirs = whole(query, documents, temperature)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
+    mine, other = (torch.autograd.grad(loss, query)[0] for loss in (ours, theirs))
+    torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
+
+
+def test_the_softmax_over_a_store_by_hand() -> None:
+    documents = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]])
+    query = torch.tensor([[3.0, 0.0]])
+    found = softmax(query, documents, [[0]], rows=2, temperature=0.5)
+    assert found.item() == pytest.approx(math.log(1 + math.exp(-2) + math.exp(-4)), rel=1e-6)
+
+
+def test_it_is_the_softmax_of_a_batch_whose_negatives_are_the_rest_of_the_store() -> None:
+    query, documents = drawn(1, 8), drawn(10, 8, seed=1)
+    pairs = Pairs(query, documents[3:4], shared=documents[[row for row in range(10) if row != 3]]).unit()
+    found = softmax(query, documents, [[3]], rows=4, temperature=0.1)
+    assert found.item() == pytest.approx(in_batch_softmax(pairs, temperature=0.1).item(), rel=1e-5)
+
+
+def test_a_store_of_one_document_teaches_nothing() -> None:
+    query, documents = drawn(2, 8).requires_grad_(), drawn(1, 8, seed=1)
+    loss = softmax(query, documents, [[0], [0]], temperature=0.05)
+    assert loss.item() == 0.0
+    assert torch.autograd.grad(loss, query)[0].abs().max() < 1e-6
+
+
+def test_copies_of_the_answer_are_ties_and_a_vector_of_zeros_is_no_fault() -> None:
+    documents = torch.tensor([[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
+    query = torch.tensor([[1.0, 1.0]], requires_grad=True)
+    loss = softmax(query, documents, [[0]], temperature=1.0)
+    assert loss.item() == pytest.approx(math.log(2 + math.exp(-1)), rel=1e-6)
+    assert torch.isfinite(torch.autograd.grad(loss, query)[0]).all()
+
+
+def test_the_smallest_temperatures_overflow_nothing() -> None:
+    query, documents = drawn(4, 8).requires_grad_(), drawn(10, 8, seed=1)
+    loss = softmax(query, documents, temperature=1e-6)
+    assert loss.item() == pytest.approx(whole(query, documents, 1e-6).item(), rel=1e-5)
+    assert torch.isfinite(torch.autograd.grad(loss, query)[0]).all()
+
+
+def test_the_gradient_is_the_slope() -> None:
+    query, documents = drawn(4, 8).double().requires_grad_(), drawn(10, 8, seed=1)
+
+    def loss(asked: Tensor) -> Tensor:
+        return whole(asked, documents, 0.3)
+
+    assert torch.autograd.gradcheck(loss, (query,))
+    ours = softmax(query.float(), documents, temperature=0.3)
+    slope = torch.autograd.grad(loss(query), query)[0].float()
+    torch.testing.assert_close(torch.autograd.grad(ours, query)[0].float(), slope, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
+def test_a_temperature_is_above_0(temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature must be > 0"):
+        softmax(drawn(1, 8), drawn(3, 8), [[0]], temperature=temperature)
+
+
+def test_an_answer_that_is_named_twice_counts_once() -> None:
+    documents, query = drawn(5, 8), drawn(1, 8, seed=1)
+    one, twice = (softmax(query, documents, [rows], rows=2, temperature=0.1) for rows in ([1], [1, 1]))
+    assert torch.equal(one, twice)
+    assert np.isfinite(one.item())

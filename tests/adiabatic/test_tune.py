@@ -1,8 +1,9 @@
-"""Whole tuning jobs on a tiny model."""
+"""Whole tuning jobs on a tiny model; what they refuse before anything is written; and full disks."""
 
 import json
 import re
 import shutil
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
@@ -10,31 +11,36 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from adiabat.adiabatic import tune as adiabatic
+from adiabat.adiabatic.tune import begin
 from adiabat.adiabatic.tuning_context import MINED_NEGATIVES, TuningContext
 from adiabat.adiabatic.tuning_loop import learning_rate_of, schedule_of
-from adiabat.core.errors import ModelError
+from adiabat.core.errors import (
+    AdiabatError,
+    ConfigError,
+    DataError,
+    JobError,
+    MissingDependencyError,
+    ModelError,
+    StoreError,
+)
 from adiabat.data.batch_sampler import text_order, validation_batches
-from adiabat.data.records import Document
 from adiabat.models import model_names as loading
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder, trainable_copy
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
-from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
-from tests.adiabatic.problem import Problem, run, settings_of
+from adiabat.training import run_record
+from tests.adiabatic.problem import WIDTH, Problem, embedded_store, objective_in, run, settings_of
+from tests.commands import lines
 from tests.jobs import FILES, everything, log_of, weights_of
 from tests.tiny import tiny_dual, tiny_encoder
 
 # --- What a job does ---
-
-
-def ground_of(problem: Problem, data: Path | None = None) -> TuningContext:
-    """What runs on a problem share."""
-    return TuningContext(problem.fresh, problem.store, str(data or problem.data))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +53,6 @@ def finished(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> tupl
 def test_a_job_learns_and_leaves_all_its_files(finished: tuple[Path, Result]) -> None:
     job, result = finished
     record = result.training
-    assert record is not None
     assert (record.steps, record.epochs, record.stop_reason) == (12, 3, "the limit of 3 epochs was reached")
     errors, losses = dict(record.validation_errors), dict(record.validation_loss)
     assert record.best_epoch > 0
@@ -62,12 +67,9 @@ def test_a_finished_job_keeps_the_newest_checkpoint_alone_unless_more_are_asked_
     problem: Problem, finished: tuple[Path, Result], tmp_path: Path
 ) -> None:
     run(problem, tmp_path / "job", settings_of(run={"keep_checkpoints": 2}))
-    names = [
-        sorted(path.name for path in (job / "checkpoints").iterdir())
-        for job in (finished[0], tmp_path / "job")
-    ]
-    assert [len(left) for left in names] == [1, 2]
-    assert {left[-1] for left in names} == {"step-000000012"}
+    for job, count in ((finished[0], 1), (tmp_path / "job", 2)):
+        names = sorted(path.name for path in (job / "checkpoints").iterdir())
+        assert (len(names), names[-1]) == (count, "step-000000012")
 
 
 def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(
@@ -79,11 +81,7 @@ def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     for name in (job, job / "model"):
-        with pytest.raises(
-            ModelError,
-            match=rf"{path.name} must be undamaged, .*; if it was changed on purpose, "
-            r"name a copy of .*model elsewhere",
-        ):
+        with pytest.raises(ModelError, match=rf"{path.name} must be undamaged, .* name a copy of .*model"):
             loading.load(name)
     shutil.copytree(job / "model", tmp_path / "copy")
     loading.load(tmp_path / "copy")
@@ -94,20 +92,15 @@ def test_frozen_weights_the_document_tower_and_the_model_given_stay_as_they_were
 ) -> None:
     model = problem.fresh()
     before = weights_of(model.query)
-    run(
-        problem,
-        tmp_path / "job",
-        settings_of(tune={"freeze": ["embeddings", "blocks[0].attention"], "keep": "last"}),
-        model=model,
-    )
+    settings = settings_of(tune={"freeze": ["embeddings", "blocks[0].attention"], "keep": "last"})
+    run(problem, tmp_path / "job", settings, model=model)
     tuned = load(tmp_path / "job" / "model")
     assert weights_of(model.query) == before
     assert model.query is model.document
     assert weights_of(tuned.document) == before
     after = weights_of(tuned.query)
-    frozen = {
-        name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name
-    }
+    places = (".embeddings.", ".layer.0.attention.", "pooler")
+    frozen = {name for name in before if any(place in name for place in places)}
     assert {name for name in before if after[name] == before[name]} == frozen
     assert len(frozen) > 8
 
@@ -118,9 +111,8 @@ def test_the_tuned_pair_fits_the_same_store(problem: Problem, finished: tuple[Pa
     assert store.fingerprint == tuned.fingerprint("document")
     assert tuned.fingerprint("query") != problem.model.fingerprint("query")
     texts = ["about paper 4", "anything"]
-    np.testing.assert_array_equal(
-        tuned.encode(texts, side="document"), problem.model.encode(texts, side="document")
-    )
+    ours, theirs = (model.encode(texts, side="document") for model in (tuned, problem.model))
+    np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +141,8 @@ def test_documents_are_never_encoded_while_training(
         return tokenize(self, texts, side=side)
 
     monkeypatch.setattr(Encoder, "tokenize", noting)
-    result = run(
-        problem,
-        tmp_path / "job",
-        settings_of(tune={"loss": loss, "negatives": negatives, "max_epochs": 1}),
-        model=apart,
-    )
-    assert result.training is not None
-    assert result.training.steps == 4
+    settings = settings_of(tune={"loss": loss, "negatives": negatives, "max_epochs": 1})
+    assert run(problem, tmp_path / "job", settings, model=apart).training.steps == 4
     assert sides == {"query"}
 
 
@@ -202,51 +188,27 @@ def test_the_learning_rate_is_scaled_by_the_batch_size(problem: Problem, tmp_pat
 
 
 def test_the_schedule_runs_over_the_longest_the_job_may_last() -> None:
-    schedule = schedule_of(
-        settings_of(tune={"schedule": {"kind": "cosine", "final_fraction": 0.1}, "warmup_steps": 2})
-    )
-    assert (
-        schedule.total_steps,
-        schedule.steps_per_epoch,
-        schedule.warmup_steps,
-        schedule.final_fraction,
-    ) == (12, 4, 2, 0.1)
-    assert (
-        schedule_of(settings_of(tune={"schedule": {"kind": "exponential", "gamma": 0.5}})).factor(8) == 0.25
-    )
+    cosine = {"schedule": {"kind": "cosine", "final_fraction": 0.1}, "warmup_steps": 2}
+    schedule = schedule_of(settings_of(tune=cosine))
+    assert (schedule.total_steps, schedule.steps_per_epoch) == (12, 4)
+    assert (schedule.warmup_steps, schedule.final_fraction) == (2, 0.1)
+    halving = settings_of(tune={"schedule": {"kind": "exponential", "gamma": 0.5}})
+    assert schedule_of(halving).factor(8) == 0.25
 
 
 def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Problem, tmp_path: Path) -> None:
     """Every query is a document's own text, and the two encode alike, so the positive is nearest from the
     start.
     """
-    model = tiny_dual(width=16)
-    texts = [f"note {number}" for number in range(20)]
-    corpus = [Document(f"d{number}", text) for number, text in enumerate(texts)]
-    build_store(
-        model.document,
-        lambda: iter(corpus),
-        tmp_path / "store",
-        dtype="float32",
-        source="corpus",
-        encoder_name="tiny",
-    )
+    model, texts = tiny_dual(width=16), [f"note {number}" for number in range(20)]
+    embedded_store(model, texts, tmp_path / "store")
     rows = [{"query": text, "pos": [f"d{n}"], "neg": [f"d{(n + 1) % 20}"]} for n, text in enumerate(texts)]
-    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    notes: list[str] = []
-    result = run(
-        Problem(model, tmp_path / "store", tmp_path / "data.jsonl"),
-        tmp_path / "job",
-        model=model,
-        notes=notes,
-    )
-    assert result.training is not None
-    assert (result.training.best_epoch, result.training.steps) == (0, 0)
-    assert any(
-        "the initial model makes no error in" in note and "nothing is trained" in note for note in notes
-    )
-    tuned = load(tmp_path / "job" / "model")
-    assert weights_of(tuned.query) == weights_of(model.query)
+    lines(tmp_path / "data.jsonl", rows)
+    own, notes = Problem(model, tmp_path / "store", tmp_path / "data.jsonl"), list[str]()
+    record = run(own, tmp_path / "job", model=model, notes=notes).training
+    assert (record.best_epoch, record.steps) == (0, 0)
+    assert any("the initial model makes no error" in note and "nothing is trained" in note for note in notes)
+    assert weights_of(load(tmp_path / "job" / "model").query) == weights_of(model.query)
 
 
 def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, tmp_path: Path) -> None:
@@ -254,12 +216,10 @@ def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, 
         {"query": "lost", "pos": ["gone"], "neg": ["d1"]},
         {"query": "long " * 200, "pos": ["d1"], "neg": ["d2"]},
     ]
-    lines = [*problem.data.read_text().splitlines(), *map(json.dumps, added)]
-    data = tmp_path / "data.jsonl"
-    data.write_text("\n".join(lines) + "\n")
+    own = replace(problem, data=tmp_path / "data.jsonl")
+    lines(own.data, [*problem.data.read_text().splitlines(), *added])
     notes: list[str] = []
-    settings = settings_of(tune={"max_epochs": 1}, data={"missing": "drop"})
-    run(Problem(problem.model, problem.store, data), tmp_path / "job", settings, notes=notes)
+    run(own, tmp_path / "job", settings_of(tune={"max_epochs": 1}, data={"missing": "drop"}), notes=notes)
     assert notes[0].startswith("expected time: ")
     assert notes[1] == "data: 1 document missing from the store left out, and 1 query without a positive"
     assert notes[2].startswith("tuning ")
@@ -270,16 +230,14 @@ def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, 
 
 
 def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, tmp_path: Path) -> None:
-    lines = problem.data.read_text().splitlines()
     own = {"query": "own", "pos": ["d1", "gone"], "neg": ["d2"]}
-    (tmp_path / "dev.jsonl").write_text("\n".join([*lines[:2], json.dumps(own)]) + "\n")
+    lines(tmp_path / "dev.jsonl", [*problem.data.read_text().splitlines()[:2], own])
     notes: list[str] = []
     settings = settings_of(
         tune={"negatives": {"per_query": 4}, "max_epochs": 1, "weight_decay": 0.02, "learning_rate": 1e-6},
         data={"validation": str(tmp_path / "dev.jsonl"), "missing": "drop"},
     )
     record = run(problem, tmp_path / "job", settings, notes=notes).training
-    assert record is not None
     assert record.notes == (
         f"{tmp_path.name}/dev: 1 document missing from the store left out, and 0 queries without a positive",
         "2 of 3 validation queries are also trained on, so validation looks better than it is",
@@ -288,10 +246,8 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
         "tune.weight_decay = 0.02 has no effect at the learning rate 1e-06 in float32",
     )
     assert notes[1:5] == list(record.notes)
-    assert (
-        record.trained_on
-        == f"triplets: 60 queries, validated on 3 queries, 2 of them trained on too, from {tmp_path.name}/dev"
-    )
+    validated = f"validated on 3 queries, 2 of them trained on too, from {tmp_path.name}/dev"
+    assert record.trained_on == f"triplets: 60 queries, {validated}"
 
 
 @pytest.mark.parametrize(
@@ -312,15 +268,14 @@ def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(
     problem: Problem, tmp_path: Path
 ) -> None:
     rows = [json.loads(line) for line in problem.data.read_text().splitlines()]
-    data = tmp_path / "data.jsonl"
-    data.write_text("".join(json.dumps({"query": row["query"], "pos": row["pos"]}) + "\n" for row in rows))
-    settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 5}, data={"validation": str(data)})
-    tower = trainable_copy(problem.fresh().query).train(False)
-    objective = ground_of(problem, data).objective(tower, settings)
+    own = replace(problem, data=tmp_path / "data.jsonl")
+    lines(own.data, [{"query": row["query"], "pos": row["pos"]} for row in rows])
+    tune = {"loss": "in_batch_softmax", "batch_size": 5}
+    objective = objective_in(own.context(), settings_of(tune=tune, data={"validation": str(own.data)}))
     train = objective.train
     batches = [rows for rows, _ in validation_batches(text_order(train.queries), 5, full=True)]
     with torch.no_grad():
-        query = torch.from_numpy(tower.encode(train.queries, side="query", precision="fp32"))
+        query = torch.from_numpy(objective.encoder.encode(train.queries, side="query", precision="fp32"))
         losses = [
             float(objective._loss(query[rows], train, rows, objective.choose(rows, 0, query[rows])))
             for rows in batches
@@ -333,42 +288,134 @@ def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(
 def test_a_batch_of_one_is_validated_on_mined_negatives_where_none_are_listed(
     problem: Problem, tmp_path: Path
 ) -> None:
-    (tmp_path / "dev.jsonl").write_text('{"query": "bare", "pos": ["d3"]}\n')
-    settings = settings_of(
-        tune={"loss": "in_batch_softmax", "batch_size": 1}, data={"validation": str(tmp_path / "dev.jsonl")}
-    )
-    tower = trainable_copy(problem.fresh().query).train(False)
-    assert ground_of(problem).objective(tower, settings).validate().loss > 0.01
+    lines(tmp_path / "dev.jsonl", [{"query": "bare", "pos": ["d3"]}])
+    tune, data = {"loss": "in_batch_softmax", "batch_size": 1}, {"validation": str(tmp_path / "dev.jsonl")}
+    assert objective_in(problem.context(), settings_of(tune=tune, data=data)).validate().loss > 0.01
 
 
 def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:
     tower = tiny_encoder(width=16, projection=8)
     for dropout in (False, True):
         twin = trainable_copy(tower).train(dropout)
-        assert not {id(weights) for weights in twin.parameters()} & {
-            id(weights) for weights in tower.parameters()
-        }
+        shared = {id(weights) for weights in twin.parameters()} & {id(own) for own in tower.parameters()}
+        assert not shared
         assert weights_of(twin) == weights_of(tower)
         assert {module.training for module in twin.modules()} == {dropout}
-        assert not any(
-            weights.requires_grad for name, weights in twin.named_parameters() if ".pooler." in name
-        )
+        trained = {name for name, weights in twin.named_parameters() if weights.requires_grad}
+        assert not any(".pooler." in name for name in trained)
         assert all(weights.requires_grad for weights in twin.used_parameters().values())
     assert not any(module.training for module in tower.modules())
     tower.requires_grad_(False)
-    assert all(
-        weights.requires_grad for weights in trainable_copy(tower).train(False).used_parameters().values()
-    )
+    thawed = trainable_copy(tower).train(False).used_parameters()
+    assert all(weights.requires_grad for weights in thawed.values())
 
 
 def test_the_objective_alone_is_that_of_a_job(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "job", settings_of(run={"log_every": 1}))
-    tower = trainable_copy(problem.fresh().query).train(False)
-    objective = ground_of(problem).objective(tower, settings_of())
-    first = log_of(tmp_path / "job")[:2]
+    objective = objective_in(problem.context(), settings_of())
+    start, first = log_of(tmp_path / "job")[:2]
     validation = objective.validate()
-    assert (first[0]["validation_loss"], first[0]["validation_errors"]) == (
-        validation.loss,
-        validation.errors,
-    )
-    assert first[1]["loss"] == float(objective.loss(0).detach())
+    assert (start["validation_loss"], start["validation_errors"]) == (validation.loss, validation.errors)
+    assert first["loss"] == float(objective.loss(0).detach())
+
+
+# --- What is refused before anything is written ---
+
+
+def never_load() -> NoReturn:
+    raise AssertionError("the model was loaded")
+
+
+@pytest.mark.parametrize(
+    ("tables", "error", "message"),
+    [
+        ({}, JobError, "job holds other files"),
+        ({"run": {"device": "gpu"}}, ConfigError, "run.device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
+        ({"tune": {"freeze": ["blocks[a]"]}}, ConfigError, r"blocks\["),
+    ],
+)
+def test_settings_and_directories_at_fault_are_refused_before_data_or_model_are_read(
+    tmp_path: Path, tables: dict[str, Any], error: type[AdiabatError], message: str
+) -> None:
+    context, out = TuningContext(never_load, tmp_path / "no store", "no data", "tiny"), tmp_path / "job"
+    if error is JobError:
+        out.mkdir()
+        (out / "notes.txt").write_text("mine")
+    with pytest.raises(error, match=message):
+        begin(context, out, settings=settings_of(**tables), resume=False)
+    assert out.exists() == (error is JobError)
+
+
+def test_a_fault_in_the_data_is_said_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
+    lines(tmp_path / "data.jsonl", [{"query": "a", "pos": ["gone"]}])
+    context = TuningContext(never_load, problem.store, str(tmp_path / "data.jsonl"), "tiny")
+    with pytest.raises(DataError, match="'gone'"):
+        begin(context, tmp_path / "job", settings=settings_of())
+    assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize(
+    ("tune", "error", "message"),
+    [
+        ({"freeze": ["embeding"]}, ModelError, 'freeze pattern "embeding" must match a parameter'),
+        ({"freeze": ["."]}, ModelError, "must leave something to train"),
+        ({"method": {"kind": "lora", "rank": WIDTH + 1}}, ConfigError, "rank must be <= 16"),
+        ({"method": "bias", "freeze": ["bias$"]}, ModelError, r"bias\$"),
+        ({"negatives": {"kind": "random", "per_query": 50}}, DataError, "hold at least 51 documents"),
+        ({"negatives": {"kind": "hardest", "per_query": 50}}, DataError, "hold at least 51 documents"),
+    ],
+)
+def test_settings_that_model_or_store_have_no_room_for_fail_before_anything_is_written(
+    problem: Problem, tmp_path: Path, tune: dict[str, Any], error: type[AdiabatError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        run(problem, tmp_path / "job", settings_of(tune=tune))
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_store_of_another_encoder_and_a_missing_package_fail_before_anything_is_written(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreError, match="was built by another encoder"):
+        run(problem, tmp_path / "job", model=tiny_dual(width=16, seed=5))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match="run.tensorboard = true"):
+        run(problem, tmp_path / "job", settings_of(run={"tensorboard": True}))
+    assert not (tmp_path / "job").exists()
+
+
+FULL_DISKS = [
+    OSError(28, "No space left on device"),
+    SafetensorError("I/O error: No space left on device"),
+    Exception("No space left on device (os error 28)"),
+]
+
+
+@pytest.mark.parametrize("fault", FULL_DISKS)
+def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_the_job(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def full(model: DualEncoder, folder: Path) -> None:
+        (folder / "half").write_bytes(b"half")
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_record, "save", full)
+        with pytest.raises(JobError, match=r"model could not be written: .*No space left on device.*; free"):
+            run(problem, tmp_path / "job")
+    assert not (tmp_path / "job" / "model").exists()
+    assert not (tmp_path / "job" / ".model").exists()
+    run(problem, tmp_path / "job", resume=True)
+    run(problem, tmp_path / "whole")
+    assert everything(tmp_path / "job") == everything(tmp_path / "whole")
+
+
+def test_checkpoints_that_cannot_be_removed_are_one_line(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused_by_disk(folder: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(run_record, "drop_older", refused_by_disk)
+    with pytest.raises(JobError, match="Read-only file system"):
+        run(problem, tmp_path / "job")

@@ -34,13 +34,9 @@ def test_stated_settings_go_before_those_of_the_recipe() -> None:
     settings = recipe(
         "quick", tune={"loss": {"temperature": 0.1}, "batches_per_epoch": 7}, guard={"limit": 0.3}
     )
-    assert (settings.tune.loss.kind, settings.tune.loss.temperature) == ("store_softmax", 0.1)  # type: ignore[union-attr]
-    assert (settings.tune.batches_per_epoch, settings.tune.keep, settings.data.hold_out) == (
-        7,
-        "loss",
-        "documents",
-    )
-    assert settings.watched is not None
+    tune, data = settings.tune, settings.data
+    assert (tune.loss.kind, tune.loss.temperature) == ("store_softmax", 0.1)
+    assert (tune.batches_per_epoch, tune.keep, data.hold_out) == (7, "loss", "documents")
     assert settings.watched.limit == 0.3
     assert recipe("quick", tune={"budget_seconds": "90s"}).tune.budget_seconds == 90
     again = checked(TuneSettings, settings.model_dump(exclude_unset=True))
@@ -59,16 +55,12 @@ def test_stated_settings_go_before_those_of_the_recipe() -> None:
     ],
 )
 def test_what_stated_settings_leave_without_effect_is_left_out_of_the_recipe(table: dict[str, Any]) -> None:
-    settings = recipe(
-        "quick", **{name: dict(value) if isinstance(value, dict) else value for name, value in table.items()}
-    )
+    settings = recipe("quick", **table)
     assert settings.tune.recipe == "quick"
     # A recipe without tables of its own takes the same settings, except words that only another one gives a
     # meaning.
-    assert (
-        checked(TuneSettings, {**table, "tune": {"recipe": "paper", **table.get("tune", {})}}).tune.recipe
-        == "paper"
-    )
+    paper = {**table, "tune": {"recipe": "paper", **table.get("tune", {})}}
+    assert checked(TuneSettings, paper).tune.recipe == "paper"
 
 
 @pytest.mark.parametrize(
@@ -123,10 +115,9 @@ def test_keywords_go_before_the_recipe_of_a_settings_object(
 def test_a_sweep_drops_the_time_limit_of_a_recipe_and_refuses_a_stated_one() -> None:
     sweep = {"tune": {"recipe": "quick"}, "grid": {"tune": {"learning_rate": [1e-6, 2e-6]}}}
     runs = [trial.settings for trial in trials_of_sweep(checked(TuneSweepSettings, sweep))]
-    assert [(run.tune.learning_rate, run.tune.budget_seconds, run.tune.loss.kind) for run in runs] == [
-        (1e-6, None, "store_softmax"),
-        (2e-6, None, "store_softmax"),
-    ]
+    for one, rate in zip(runs, (1e-6, 2e-6), strict=True):
+        assert (one.tune.learning_rate, one.tune.loss.kind) == (rate, "store_softmax")
+        assert one.tune.budget_seconds is None
     limited = {**sweep, "tune": {"recipe": "quick", "budget_seconds": 60}}
     with pytest.raises(ConfigError, match="tune.budget_seconds must be left out in a sweep"):
         trials_of_sweep(checked(TuneSweepSettings, limited))
@@ -141,57 +132,48 @@ def test_a_sweep_drops_the_time_limit_of_a_recipe_and_refuses_a_stated_one() -> 
 def test_a_time_limit_is_split_between_search_and_run() -> None:
     # Half of 600 s is 100 s for each of three rates: a validation of 4 s, and one whole epoch of 100 steps of
     # 0.5 s and a validation.
-    settings = recipe(
-        "quick", tune={"budget_seconds": 600, "batches_per_epoch": 100}, rate_search={"steps": 1000}
-    )
-    within = fitted(settings, Pace(0.5, 4.0, 3.0, "CPU"))
+    pace, long = Pace(0.5, 4.0, 3.0, "CPU"), {"budget_seconds": 600, "batches_per_epoch": 100}
+    settings = recipe("quick", tune=long, rate_search={"steps": 1000})
+    within = fitted(settings, pace)
     assert within.rate_search.steps == 100
     # The run begins with one of the three trials: beside two of 58 s and a validation, 480 s hold eight
     # epochs of 54 s.
     assert within.tune.max_epochs == 8
-    assert time_at(Pace(0.5, 4.0, 3.0, "CPU"), within).most_seconds == 2 * 58 + 4 + 8 * 54 <= 600
+    assert time_at(pace, within).most_seconds == 2 * 58 + 4 + 8 * 54 <= 600
     # Where not even an epoch fits, a trial has the steps that do, and the run begins anew: (10 - 2 * 4) / 0.1
     # = 20 of them.
-    little = fitted(
-        recipe("quick", tune={"budget_seconds": 60, "batches_per_epoch": 100}), Pace(0.1, 4.0, 3.0, "CPU")
-    )
+    fast = Pace(0.1, 4.0, 3.0, "CPU")
+    little = fitted(recipe("quick", tune={**long, "budget_seconds": 60}), fast)
     assert (little.rate_search.steps, little.continues_trial) == (20, False)
-    assert time_at(Pace(0.1, 4.0, 3.0, "CPU"), little).search_seconds == pytest.approx(3 * 10)
+    assert time_at(fast, little).search_seconds == pytest.approx(3 * 10)
     # Both are upper bounds.
-    short = fitted(
-        recipe("quick", tune={"max_epochs": 2}, rate_search={"steps": 20}), Pace(0.5, 4.0, 3.0, "CPU")
-    )
+    short = fitted(recipe("quick", tune={"max_epochs": 2}, rate_search={"steps": 20}), pace)
     assert (short.rate_search.steps, short.tune.max_epochs) == (20, 2)
-    assert (
-        fitted(recipe("quick", rate_search={"steps": 5}), Pace(0.5, 4.0, 3.0, "CPU")).rate_search.steps == 5
-    )
-    with pytest.raises(
-        ConfigError,
-        match=r"tune.budget_seconds must be at least \d+ \(.*\) at the speed of this machine, got 600",
-    ):
+    assert fitted(recipe("quick", rate_search={"steps": 5}), pace).rate_search.steps == 5
+    with pytest.raises(ConfigError, match=r"tune.budget_seconds must be at least \d+ \(.*\) .* got 600"):
         fitted(settings, Pace(50.0, 4.0, 3.0, "CPU"))
-    assert fitted(recipe("paper"), Pace(0.5, 4.0, 3.0, "CPU")) == recipe("paper")
+    assert fitted(recipe("paper"), pace) == recipe("paper")
 
 
 def test_a_time_limit_counts_what_was_read_and_measured_before() -> None:
-    pace, settings = (
-        Pace(0.5, 4.0, 3.0, "CPU"),
-        recipe("quick", tune={"budget_seconds": 660, "batches_per_epoch": 100}),
-    )
-    whole = fitted(recipe("quick", tune={"budget_seconds": 600, "batches_per_epoch": 100}), pace)
-    within = fitted(settings, pace, spent=60.0)
-    assert (within.rate_search.steps, within.tune.max_epochs) == (
-        whole.rate_search.steps,
-        whole.tune.max_epochs,
-    )
-    assert 60 + time_at(pace, within).most_seconds <= 660
+    def within(seconds: int, *, spent: float = 0.0) -> TuneSettings:
+        tune = {"budget_seconds": seconds, "batches_per_epoch": 100}
+        return fitted(recipe("quick", tune=tune), pace, spent=spent)
+
+    pace = Pace(0.5, 4.0, 3.0, "CPU")
+    whole, later = within(600), within(660, spent=60.0)
+    assert later.rate_search.steps == whole.rate_search.steps
+    assert later.tune.max_epochs == whole.tune.max_epochs
+    assert 60 + time_at(pace, later).most_seconds <= 660
     for spent in (650.0, 700.0):
         with pytest.raises(ConfigError, match="got 660") as caught:
-            fitted(settings, pace, spent=spent)
+            within(660, spent=spent)
         least = int(re.findall(r"at least (\d+)", str(caught.value))[0])
         assert least > spent
-        enough = recipe("quick", tune={"budget_seconds": least, "batches_per_epoch": 100})
-        assert fitted(enough, pace, spent=spent).tune.max_epochs >= 1
+        assert within(least, spent=spent).tune.max_epochs >= 1
+
+
+LIMITED = {"budget_seconds": 600, "batch_size": 5, "batches_per_epoch": 4, "learning_rate": 1e-3}
 
 
 def test_the_clock_of_a_job_runs_from_its_start(
@@ -206,18 +188,11 @@ def test_the_clock_of_a_job_runs_from_its_start(
         return limits_of(settings)
 
     monkeypatch.setattr(tune_module, "limits_of", seen)
-    settings = {
-        "budget_seconds": 600,
-        "batch_size": 5,
-        "batches_per_epoch": 4,
-        "max_epochs": 1,
-        "learning_rate": 1e-3,
-    }
-    result = run(problem, tmp_path / "job", checked(TuneSettings, {"tune": settings}))
+    settings = checked(TuneSettings, {"tune": {**LIMITED, "max_epochs": 1}})
+    record = run(problem, tmp_path / "job", settings).training
     assert left == [550.0]
     # The record has the limit as it was stated.
-    assert result.training is not None
-    assert result.training.settings["tune"]["budget_seconds"] == 600.0
+    assert record.settings["tune"]["budget_seconds"] == 600.0
     assert read_description(Job(tmp_path / "job"))["tune"]["budget_seconds"] == 600.0
 
 
@@ -226,9 +201,7 @@ def test_lengths_within_a_time_limit_are_checked_like_stated_ones(
 ) -> None:
     # Half of 8 s is 1.33 s for each rate, of 150 steps: a validation of 0.1 s, and two epochs of 0.6 s.
     stated = recipe("quick", tune={"budget_seconds": 8, "warmup_steps": 140})
-    with pytest.raises(
-        ConfigError, match=r"where tune.warmup_steps must be below rate_search.steps = 100, got 140"
-    ):
+    with pytest.raises(ConfigError, match="tune.warmup_steps must be below rate_search.steps = 100, got 140"):
         fitted(stated, Pace(0.01, 0.1, 0.05, "CPU"))
     monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.7, 0.05, "CPU"))
     # The search takes 10 / 9 (12 * 0.01 + 2 * 0.05) s and a validation 0.7 s: 9 epochs of a step and a
@@ -236,47 +209,29 @@ def test_lengths_within_a_time_limit_are_checked_like_stated_ones(
     short = quick(tmp_path, budget_seconds=8, max_epochs=40).model_dump(exclude_unset=True)
     short["rate_search"] |= {"kind": "safe", "steps": 12, "checks": 1}
     short["tune"] |= {"batches_per_epoch": 1, "warmup_steps": 11}
-    told = (
-        r"= 8 this machine takes 9 steps, where tune.warmup_steps must be at most .* = "
-        r"9, got 11; lower it, or raise tune.budget_seconds"
-    )
+    told = r"= 8 .* 9 steps, where tune.warmup_steps must be at most .* = 9, got 11; .* tune.budget_seconds"
     with pytest.raises(ConfigError, match=told):
         run(problem, tmp_path / "job", checked(TuneSettings, short))
     assert not (tmp_path / "job").exists()
 
 
 def test_the_epochs_of_a_job_with_a_time_limit_do_not_change(problem: Problem, tmp_path: Path) -> None:
-    settings = {
-        "budget_seconds": 600,
-        "batch_size": 5,
-        "batches_per_epoch": 4,
-        "idle_epochs": 1,
-        "learning_rate": 1e-3,
-    }
-    jobs = [checked(TuneSettings, {"tune": {**settings, "max_epochs": epochs}}) for epochs in (1, 2)]
+    limited = {**LIMITED, "idle_epochs": 1}
+    jobs = [checked(TuneSettings, {"tune": {**limited, "max_epochs": epochs}}) for epochs in (1, 2)]
     run(problem, tmp_path / "job", jobs[0])
-    with pytest.raises(
-        JobError,
-        match=r"tune.max_epochs was 1, is 2 \(tune.budget_seconds fixed the epochs at the first start\)",
-    ):
+    with pytest.raises(JobError, match=r"tune.max_epochs was 1, is 2 \(tune.budget_seconds fixed the epochs"):
         run(problem, tmp_path / "job", jobs[1], resume=True)
     assert read_description(Job(tmp_path / "job"))["tune"]["max_epochs"] == 1
 
 
-def test_the_least_budget_that_is_named_suffices() -> None:
-    for name in ("quick", "safe"):
-        for pace in (
-            Pace(50.0, 4.0, 3.0, "CPU"),
-            Pace(0.01, 400.0, 300.0, "CPU"),
-            Pace(5.0, 900.0, 1.0, "CPU"),
-        ):
-            short = recipe(name, tune={"budget_seconds": 1.0})
-            with pytest.raises(ConfigError) as caught:
-                fitted(short, pace)
-            told = r"must be at least (\d+) .* give budget_seconds=\"(\d+)s\", or lower tune"
-            named = re.search(told, str(caught.value))
-            assert named is not None
-            assert int(named[2]) >= 1.25 * int(named[1]) - 2
-            for seconds in named.groups():
-                enough = recipe(name, tune={"budget_seconds": float(seconds)})
-                assert fitted(enough, pace).tune.max_epochs >= 1
+@pytest.mark.parametrize("name", ["quick", "safe"])
+@pytest.mark.parametrize("pace", [(50.0, 4.0, 3.0), (0.01, 400.0, 300.0), (5.0, 900.0, 1.0)])
+def test_the_least_budget_that_is_named_suffices(name: str, pace: tuple[float, float, float]) -> None:
+    machine = Pace(*pace, "CPU")
+    with pytest.raises(ConfigError) as caught:
+        fitted(recipe(name, tune={"budget_seconds": 1.0}), machine)
+    named = re.search(r"at least (\d+) .* give budget_seconds=\"(\d+)s\"", str(caught.value))
+    assert int(named[2]) >= 1.25 * int(named[1]) - 2
+    for seconds in named.groups():
+        enough = recipe(name, tune={"budget_seconds": float(seconds)})
+        assert fitted(enough, machine).tune.max_epochs >= 1

@@ -17,11 +17,12 @@ from adiabat.data.pair_sets import PairBuilder, PairSet, TextList, Texts
 from adiabat.data.records import Example, ExampleSet
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.tower_setup import build
-from adiabat.dual_encoder.train import train
+from adiabat.dual_encoder.train import prepared, train
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
+from adiabat.training.distributed import ALONE
 from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual
 
@@ -62,12 +63,10 @@ def pair_sets(*sets: ExampleSet) -> tuple[PairSet, ...]:
 
 def examples(rows: Sequence[Row], *, name: str = "set") -> ExampleSet:
     """A data set of rows."""
-    made = [
-        Example(
-            f"{name} {number}", query, tuple(near), tuple(far), (1,) * len(near), f"{name}.jsonl:{number + 1}"
-        )
-        for number, (query, near, far) in enumerate(rows)
-    ]
+    made = []
+    for number, (query, near, far) in enumerate(rows):
+        texts, location = (query, tuple(near), tuple(far)), f"{name}.jsonl:{number + 1}"
+        made.append(Example(f"{name} {number}", *texts, (1,) * len(near), location))
     return ExampleSet(name, made)
 
 
@@ -80,13 +79,8 @@ def both_sets() -> tuple[PairSet, PairSet]:
 def settings_of(**tables: dict[str, Any]) -> TrainSettings:
     """Settings with these tables; dropout is off unless it is asked for."""
     usual = {"train": {"dropout": False, "batch_size": 5}}
-    return checked(
-        TrainSettings,
-        {
-            **tables,
-            **overlaid(TrainSettings, usual, by_name(TrainSettings, "train", tables.get("train", {}))),
-        },
-    )
+    given = by_name(TrainSettings, "train", tables.get("train", {}))
+    return checked(TrainSettings, {**tables, **overlaid(TrainSettings, usual, given)})
 
 
 def section(**settings: Any) -> TrainSection:
@@ -115,6 +109,17 @@ def objective_of(*, sets: tuple[PairSet, PairSet] | None = None, **tables: dict[
     return PairContrast(built.towers, train, validation, settings, built.guide)
 
 
+def is_triplet(train: dict[str, Any]) -> bool:
+    return "triplet" in str(train.get("loss"))
+
+
+def at_temperature(temperature: float, train: dict[str, Any] | None) -> dict[str, Any]:
+    """Settings of training, at a temperature where they name none and their loss has one."""
+    given = train or {}
+    named = "temperature" in str(given) or is_triplet(given)
+    return given if named else {"temperature": temperature, **given}
+
+
 def plain(encoder: Encoder, texts: Sequence[str], side: Any) -> Tensor:
     """Every text in one padded pass, with its graph."""
     embeddings: Tensor = encoder(encoder.collate(encoder.tokenize(texts, side=side), side=side))
@@ -140,16 +145,17 @@ def write_problem(folder: Path, *, queries: int = 40) -> Problem:
     folder.mkdir(exist_ok=True)
     kinds = ["paper", "note", "memo", "letter", "book"]
     texts = [f"{kinds[number % 5]} {number * number}" for number in range(queries)]
-    rows = [
-        {
-            "query": f"about {text}",
-            "positive": text,
-            "negative": [texts[(n + 7) % queries], texts[(n + 13) % queries]],
-        }
-        for n, text in enumerate(texts)
-    ]
+    rows = []
+    for n, text in enumerate(texts):
+        negatives = [texts[(n + further) % queries] for further in (7, 13)]
+        rows.append({"query": f"about {text}", "positive": text, "negative": negatives})
     write_rows(folder / "pairs.jsonl", rows)
     return Problem(folder)
+
+
+def numbered_rows(count: int, **more: Any) -> list[dict[str, Any]]:
+    """Queries and positives that are their numbers."""
+    return [{"query": f"q {n}", "positive": f"p {n}", **more} for n in range(count)]
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -158,29 +164,23 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def job_settings(problem: Problem, out: Path, **tables: dict[str, Any]) -> TrainSettings:
     """A short job that learns."""
-    regime: dict[str, Any] = {
-        "learning_rate": 3e-3,
-        "batch_size": 6,
-        "steps": 12,
-        "validate_every": 4,
-        "dropout": True,
-    }
-    if tables.get("train", {}).get("epochs"):
-        del regime["steps"]
-    run = {"log_every": 3, **tables.get("run", {})}
+    regime: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 6, "validate_every": 4, "dropout": True}
+    if not tables.get("train", {}).get("epochs"):
+        regime["steps"] = 12
+    given = by_name(TrainSettings, "train", tables.get("train", {}))
     share = {} if "validation" in tables.get("data", {}) else {"validation_fraction": 0.3}
-    return checked(
-        TrainSettings,
-        {
-            **tables,
-            "job": {"model": "tiny", "data": str(problem.data), "out": str(out), **tables.get("job", {})},
-            "data": {**share, **tables.get("data", {})},
-            **overlaid(
-                TrainSettings, {"train": regime}, by_name(TrainSettings, "train", tables.get("train", {}))
-            ),
-            "run": run,
-        },
-    )
+    usual = {
+        "job": {"model": "tiny", "data": str(problem.data), "out": str(out)},
+        "data": share,
+        "run": {"log_every": 3},
+    }
+    own = {name: {**table, **tables.get(name, {})} for name, table in usual.items()}
+    return checked(TrainSettings, {**tables, **own, **overlaid(TrainSettings, {"train": regime}, given)})
+
+
+def prepared_objective(settings: TrainSettings) -> PairContrast:
+    """The objective of a job before its first step."""
+    return prepared(from_memory, settings, ALONE)[0]
 
 
 def run(settings: TrainSettings, *, resume: bool = False, notes: list[str] | None = None) -> Result:

@@ -27,10 +27,8 @@ def paired(*rows: Row) -> PairSet:
     return pairs
 
 
-def drawn(
-    pairs: PairSet, picked: np.ndarray = SIX, *, seed: int = 0, step: int = 0, **settings: Any
-) -> Batch:
-    return draw_batch(pairs, picked, section(**settings), seed=seed, step=step)
+def drawn(pairs: PairSet, picked: Any = SIX, *, seed: int = 0, step: int = 0, **settings: Any) -> Batch:
+    return draw_batch(pairs, np.asarray(picked), section(**settings), seed=seed, step=step)
 
 
 def vectors(texts: int, *, seed: int) -> Tensor:
@@ -54,13 +52,13 @@ def as_rows(batch: Batch) -> tuple[list[int], ...]:
     return tuple(rows.ravel().tolist() for rows in (batch.query, batch.positive, batch.shared, batch.own))
 
 
+def excluded(block: Any) -> np.ndarray:
+    return block.excluded(slice(None), slice(None)).numpy()
+
+
 def counted_as_negatives(pairs: Pairs) -> list[set[int]]:
     """For each pair the numbers of the batch's positives that count against it."""
-    everything = slice(None)
-    return [
-        set(np.flatnonzero(~row))
-        for row in pairs.block("query", "positive").excluded(everything, everything).numpy()
-    ]
+    return [set(np.flatnonzero(~row)) for row in excluded(pairs.block("query", "positive"))]
 
 
 # --- Drawing ---
@@ -76,10 +74,8 @@ def test_a_batch_follows_from_the_seed_and_the_step_alone(settings: dict[str, An
     before = [as_rows(drawn(pairs, picked, step=step, **many)) for step in range(8)]
     assert [as_rows(drawn(pairs, picked, step=step, **many)) for step in reversed(range(8))] == before[::-1]
     assert len({str(rows) for rows in before}) > 1
-    assert (
-        as_rows(drawn(pairs, picked, seed=1, **many)) != before[0]
-        or as_rows(drawn(pairs, picked, seed=2, **many)) != before[0]
-    )
+    others = [as_rows(drawn(pairs, picked, seed=seed, **many)) for seed in (1, 2)]
+    assert any(other != before[0] for other in others)
 
 
 def test_shared_negatives_are_some_of_those_listed_each_once_and_no_more_than_asked_for() -> None:
@@ -96,8 +92,7 @@ def test_shared_negatives_are_some_of_those_listed_each_once_and_no_more_than_as
 
 def test_every_listed_negative_gets_its_turn() -> None:
     pairs, _ = both_sets()
-    first = np.array([0])
-    seen = {int(drawn(pairs, first, step=step, negatives_per_query=1).shared[0]) for step in range(40)}
+    seen = {int(drawn(pairs, [0], step=step, negatives_per_query=1).shared[0]) for step in range(40)}
     assert seen == set(pairs.negatives[0].tolist())
     assert len(seen) == 3
 
@@ -124,10 +119,8 @@ def test_own_negatives_of_queries_that_list_few_are_filled_up_with_the_positive(
 
 def test_triplets_take_what_is_listed_in_turn_until_there_are_enough() -> None:
     u, v = 1, 2
-    assert drawn(paired(*UNEVEN), np.arange(2), loss="triplet", negatives_per_query=5).own.tolist() == [
-        [u, v, u, v, u],
-        [u] * 5,
-    ]
+    own = drawn(paired(*UNEVEN), [0, 1], loss="triplet", negatives_per_query=5).own
+    assert own.tolist() == [[u, v, u, v, u], [u] * 5]
 
 
 # --- What is refused ---
@@ -179,9 +172,8 @@ def test_the_parts_of_all_processes_make_up_the_batch_negatives_included(
     parts = [share_of(pairs, whole, section(**wanted), Processes(rank, count)) for rank in range(count)]
     assert all(len(part.query) == 6 // count for part in parts)
     for name in ("query", "positive", "shared", "own"):
-        assert (
-            np.concatenate([getattr(part, name) for part in parts]).tolist() == getattr(whole, name).tolist()
-        )
+        together = np.concatenate([getattr(part, name) for part in parts])
+        assert together.tolist() == getattr(whole, name).tolist()
     for part in parts:
         listed = [row for query in part.query.tolist() for row in pairs.negatives[query]]
         assert set(part.shared.tolist()) <= set(listed)
@@ -190,35 +182,28 @@ def test_the_parts_of_all_processes_make_up_the_batch_negatives_included(
 # --- What the loss is told ---
 
 
-def test_embeddings_stand_where_their_texts_do() -> None:
+@pytest.mark.parametrize("settings", [{}, {"loss": {"negatives_shared": False}}], ids=str)
+def test_embeddings_stand_where_their_texts_do(settings: dict[str, Any]) -> None:
     pairs, _ = both_sets()
-    choices: list[dict[str, Any]] = [{}, {"loss": {"negatives_shared": False}}]
-    for settings in choices:
-        batch = drawn(pairs, negatives_per_query=2, **settings)
-        made = pairs_for(pairs, batch, **settings)
-        query, document = (
-            vectors(len(pairs.texts.queries), seed=0),
-            vectors(len(pairs.texts.documents), seed=1),
-        )
-        assert torch.equal(made.query, query[torch.from_numpy(batch.query)])
-        assert torch.equal(made.positive, document[torch.from_numpy(batch.positive)])
-        for found, rows in ((made.shared, batch.shared), (made.own, batch.own)):
-            assert (found is None) == (not rows.size)
-            assert found is None or torch.equal(found, document[torch.from_numpy(rows)])
+    batch = drawn(pairs, negatives_per_query=2, **settings)
+    made = pairs_for(pairs, batch, **settings)
+    query, document = vectors(len(pairs.texts.queries), seed=0), vectors(len(pairs.texts.documents), seed=1)
+    assert torch.equal(made.query, query[torch.from_numpy(batch.query)])
+    assert torch.equal(made.positive, document[torch.from_numpy(batch.positive)])
+    for found, rows in ((made.shared, batch.shared), (made.own, batch.own)):
+        assert (found is None) == (not rows.size)
+        assert found is None or torch.equal(found, document[torch.from_numpy(rows)])
 
 
 def test_a_place_that_was_filled_up_does_not_count() -> None:
     pairs = paired(("a", ["x"], ["u", "v", "w"]), ("b", ["y"], ["u"]), ("c", ["z"], []))
     own: dict[str, Any] = {"loss": {"negatives_shared": False}}
-    filled = in_batch_softmax(
-        pairs_for(pairs, drawn(pairs, np.arange(3), negatives_per_query=3, **own), **own), temperature=0.7
-    )
+    made = pairs_for(pairs, drawn(pairs, range(3), negatives_per_query=3, **own), **own)
+    filled = in_batch_softmax(made, temperature=0.7)
     query, document = vectors(3, seed=0), vectors(6, seed=1)
     # x, y and z are rows 0, 4 and 5; u, v and w are rows 1 to 3.
-    expected = 0.0
-    for place, (positive, candidates) in enumerate(
-        [(0, [0, 4, 5, 1, 2, 3]), (4, [0, 4, 5, 1]), (5, [0, 4, 5])]
-    ):
+    expected, candidates_of = 0.0, {0: [0, 4, 5, 1, 2, 3], 4: [0, 4, 5, 1], 5: [0, 4, 5]}
+    for place, (positive, candidates) in enumerate(candidates_of.items()):
         scores = [float(query[place] @ document[row]) / 0.7 for row in candidates]
         expected += float(np.log(np.sum(np.exp(scores)))) - scores[candidates.index(positive)]
     assert float(filled) == pytest.approx(expected / 3, rel=1e-5)
@@ -227,85 +212,73 @@ def test_a_place_that_was_filled_up_does_not_count() -> None:
 def test_an_answer_of_the_query_is_no_negative_of_it_wherever_it_stands() -> None:
     pairs = paired(("a", ["x", "y"], []), ("b", ["y"], ["x"]), ("c", ["z"], ["y"]))
     # Pairs: a-x, a-y, b-y, c-z. The second answer of "a" is the positive of "b".
-    made = pairs_for(pairs, drawn(pairs, np.array([0, 2, 3])))
+    made = pairs_for(pairs, drawn(pairs, [0, 2, 3]))
     assert counted_as_negatives(made) == [{2}, {2}, {0, 1}]
-    everything = slice(None)
     # Shared negatives: x of "b", y of "c"; both answer "a", and y answers "b".
-    assert made.shared_block().excluded(everything, everything).tolist() == [
-        [True, True],
-        [False, True],
-        [False, False],
-    ]
+    shared = excluded(made.shared_block())
+    assert shared.tolist() == [[True, True], [False, True], [False, False]]
 
 
 def test_an_answer_that_is_in_no_pair_of_the_batch_is_masked_where_it_is_listed_by_another() -> None:
     train, _ = both_sets()
     # "what barks" is answered by a hound in validation alone, and by "a dog in the yard" in another row.
-    row = train.texts.queries.index("what barks")
-    first = int(np.flatnonzero(train.query == row)[0])
-    hard = int(np.flatnonzero(train.query == train.texts.queries.index("what is hard"))[0])
-    made = pairs_for(train, drawn(train, np.array([first, hard]), negatives_per_query=9))
+    first, hard = (
+        int(np.flatnonzero(train.query == train.texts.queries.index(text))[0])
+        for text in ("what barks", "what is hard")
+    )
+    made = pairs_for(train, drawn(train, [first, hard], negatives_per_query=9))
     names = [train.texts.documents[key] for key in made.shared_keys]
-    everything = slice(None)
-    excluded = made.shared_block().excluded(everything, everything)[0].tolist()
-    assert [name for name, out in zip(names, excluded, strict=True) if out] == ["a dog"]
+    taken_out = excluded(made.shared_block())[0]
+    assert [name for name, out in zip(names, taken_out, strict=True) if out] == ["a dog"]
 
 
 def test_pairs_of_equal_queries_are_no_negatives_of_each_other_nor_is_a_pair_that_comes_twice() -> None:
     pairs = paired(("a", ["x", "y"], []), ("b", ["z"], []))
-    made = pairs_for(pairs, drawn(pairs, np.array([0, 1, 2, 0])))
+    made = pairs_for(pairs, drawn(pairs, [0, 1, 2, 0]))
     assert counted_as_negatives(made) == [{2}, {2}, {0, 1, 3}, {2}]
 
 
 def test_nothing_is_masked_but_the_pair_itself_where_duplicates_are_not() -> None:
     pairs = paired(("a", ["x", "y"], ["z"]), ("b", ["y"], ["x"]))
-    made = pairs_for(pairs, drawn(pairs, np.array([0, 1, 2, 0])), mask_duplicates=False)
+    made = pairs_for(pairs, drawn(pairs, [0, 1, 2, 0]), mask_duplicates=False)
     assert counted_as_negatives(made) == [{1, 2, 3}, {0, 2, 3}, {0, 1, 3}, {0, 1, 2}]
-    assert [made.query_keys, made.positive_keys, made.answer_keys, made.shared_keys, made.own_keys] == [
-        None
-    ] * 5
-    assert not made.shared_block().excluded(slice(None), slice(None)).any()
+    for keys in ("query_keys", "positive_keys", "answer_keys", "shared_keys", "own_keys"):
+        assert getattr(made, keys) is None
+    assert not excluded(made.shared_block()).any()
 
 
 def test_a_query_of_many_answers_brings_only_those_of_the_batch() -> None:
-    pairs = paired(
-        ("a", [f"answer {number}" for number in range(500)], []), ("b", ["answer 7"], ["answer 400", "u"])
-    )
-    made = pairs_for(pairs, drawn(pairs, np.array([3, 500]), negatives_per_query=2))
+    answers = [f"answer {number}" for number in range(500)]
+    pairs = paired(("a", answers, []), ("b", ["answer 7"], ["answer 400", "u"]))
+    made = pairs_for(pairs, drawn(pairs, [3, 500], negatives_per_query=2))
     assert made.answer_keys.shape == (2, 3)
     assert set(made.answer_keys[0].tolist()) == {3, 7, 400}
     # "answer 7" answers both queries, so the two pairs are no negatives of each other.
     assert counted_as_negatives(made) == [set(), set()]
-    assert made.shared_block().excluded(slice(None), slice(None)).tolist() == [[True, False], [False, False]]
+    assert excluded(made.shared_block()).tolist() == [[True, False], [False, False]]
 
 
 def test_the_loss_is_the_same_with_all_answers_as_with_those_of_the_batch() -> None:
     train, _ = both_sets()
     for step in range(4):
-        batch = drawn(
-            train, np.random.default_rng(step).permutation(len(train))[:6], step=step, negatives_per_query=2
-        )
+        picked = np.random.default_rng(step).permutation(len(train))[:6]
+        batch = drawn(train, picked, step=step, negatives_per_query=2)
         made = pairs_for(train, batch)
         answers = [train.answers[row] for row in batch.query.tolist()]
         most = max(map(len, answers))
-        every = replace(
-            made, answer_keys=torch.from_numpy(np.stack([np.resize(rows, most) for rows in answers]))
+        keys = torch.from_numpy(np.stack([np.resize(rows, most) for rows in answers]))
+        found, expected = (
+            in_batch_softmax(pairs, temperature=0.3, symmetric=True)
+            for pairs in (made, replace(made, answer_keys=keys))
         )
-        assert torch.equal(
-            in_batch_softmax(made, temperature=0.3, symmetric=True),
-            in_batch_softmax(every, temperature=0.3, symmetric=True),
-        )
+        assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("seen_by", ["all", "own"])
 def test_a_guide_is_given_unit_vectors_in_step_with_the_texts_and_its_margin(seen_by: str) -> None:
     train, _ = both_sets()
-    settings: dict[str, Any] = {
-        "loss": {
-            "negatives_shared": seen_by == "all",
-            "guide": {"model": "other", "margin": 0.2, "relative": True},
-        }
-    }
+    guiding = {"model": "other", "margin": 0.2, "relative": True}
+    settings: dict[str, Any] = {"loss": {"negatives_shared": seen_by == "all", "guide": guiding}}
     batch = drawn(train, negatives_per_query=2, **settings)
     opinion = Sides(torch.randn(len(batch.query), 3), torch.randn(len(batch.documents), 3))
     guide = pairs_for(train, batch, opinion=opinion, **settings).guide

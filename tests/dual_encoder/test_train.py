@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from torch import Tensor
 
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import AdiabatError, DataError, JobError
@@ -21,9 +22,10 @@ from adiabat.results.record import read_result
 from adiabat.training.distributed import ALONE
 from tests.dual_encoder.problem import (
     Problem,
-    from_memory,
     job_settings,
     model,
+    numbered_rows,
+    prepared_objective,
     run,
     write_problem,
     write_rows,
@@ -31,6 +33,7 @@ from tests.dual_encoder.problem import (
 from tests.jobs import FILES, everything, log_of, weights_of
 
 TEXTS = ["about paper 4", "anything", "a text that is rather longer than the others"]
+CONSTANT: dict[str, Any] = {"schedule": "constant", "warmup_fraction": 0.0}
 
 
 def never(name: str, section: EncoderSection) -> DualEncoder:
@@ -81,11 +84,10 @@ def test_what_was_trained_loads_here_and_in_sentence_transformers(
     theirs = {"query": peer.encode_query(TEXTS), "document": peer.encode_document(TEXTS)}
     start = model()
     for side, vectors in theirs.items():
-        ours = found.encode(TEXTS, side=side, precision="fp32")  # type: ignore[arg-type]
+        ours = found.encode(TEXTS, side=side, precision="fp32")
         np.testing.assert_allclose(ours, np.asarray(vectors), atol=1e-5)
-        same = ours.shape[1] == start.width and np.allclose(
-            ours, start.encode(TEXTS, side=side, precision="fp32")
-        )  # type: ignore[arg-type]
+        before = start.encode(TEXTS, side=side, precision="fp32")
+        same = ours.shape == before.shape and np.allclose(ours, before)
         assert same == (way == "frozen documents" and side == "document")
     assert found.shared == ("towers" not in WAYS[way])
     assert peer.similarity_fn_name == "cosine"
@@ -95,9 +97,8 @@ def test_what_was_trained_loads_here_and_in_sentence_transformers(
 def test_frozen_weights_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
     run(job_settings(problem, tmp_path / "job", train={"freeze": ["embeddings", "blocks[0].attention"]}))
     before, after = weights_of(model().query), weights_of(load(tmp_path / "job" / "model").query)
-    frozen = {
-        name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name
-    }
+    places = (".embeddings.", ".layer.0.attention.", "pooler")
+    frozen = {name for name in before if any(place in name for place in places)}
     assert {name for name in before if after[name] == before[name]} == frozen
     assert len(frozen) > 8
 
@@ -114,22 +115,13 @@ def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Pro
 
 @pytest.mark.usefixtures("two_blocks")
 def test_the_best_weights_are_those_of_the_lowest_validation_loss(problem: Problem, tmp_path: Path) -> None:
-    settings = {
-        "learning_rate": 0.015,
-        "steps": 12,
-        "validate_every": 2,
-        "schedule": "constant",
-        "warmup_fraction": 0.0,
-    }
-    kept, last = (
-        job_settings(problem, tmp_path / keep, train={**settings, "keep": keep}) for keep in ("best", "last")
-    )
-    for regime in (kept, last):
-        run(regime)
+    settings = {"learning_rate": 0.015, "steps": 12, "validate_every": 2, **CONSTANT}
+    kept = job_settings(problem, tmp_path / "best", train={**settings, "keep": "best"})
+    run(kept)
+    run(job_settings(problem, tmp_path / "last", train={**settings, "keep": "last"}))
     assert log_of(tmp_path / "best") == log_of(tmp_path / "last")
-    losses = {
-        row["epoch"]: row["validation_loss"] for row in log_of(tmp_path / "best") if "validation_loss" in row
-    }
+    rows = [row for row in log_of(tmp_path / "best") if "validation_loss" in row]
+    losses = {row["epoch"]: row["validation_loss"] for row in rows}
     best = min(losses, key=lambda epoch: losses[epoch])
     assert 0 < best < 6, "a rate at which the last weights are not the best"
     found = {keep: everything(tmp_path / keep) for keep in ("best", "last")}
@@ -168,10 +160,8 @@ def test_bf16_changes_the_steps_but_hardly_the_losses(
     monkeypatch.setattr("adiabat.models.device.native_bf16", lambda device: False)
     losses, notes = {}, dict[str, list[str]](fp32=[], bf16=[])
     for precision in ("fp32", "bf16"):
-        settings = job_settings(
-            problem, tmp_path / precision, train={"dropout": False}, run={"precision": precision}
-        )
-        run(settings, notes=notes[precision])
+        tables: Any = {"train": {"dropout": False}, "run": {"precision": precision}}
+        run(job_settings(problem, tmp_path / precision, **tables), notes=notes[precision])
         losses[precision] = [row["loss"] for row in log_of(tmp_path / precision) if "loss" in row]
     assert losses["bf16"] != losses["fp32"]
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.1)
@@ -182,14 +172,8 @@ def test_bf16_changes_the_steps_but_hardly_the_losses(
 
 
 def test_a_batch_of_one_learns_from_the_negatives_of_its_query(problem: Problem, tmp_path: Path) -> None:
-    run(
-        job_settings(
-            problem,
-            tmp_path / "job",
-            train={"batch_size": 1, "steps": 60, "validate_every": 60},
-            run={"log_every": 20},
-        )
-    )
+    train = {"batch_size": 1, "steps": 60, "validate_every": 60}
+    run(job_settings(problem, tmp_path / "job", train=train, run={"log_every": 20}))
     losses = [row["loss"] for row in log_of(tmp_path / "job") if "loss" in row]
     assert 0 < losses[-1] < losses[0]
 
@@ -197,11 +181,8 @@ def test_a_batch_of_one_learns_from_the_negatives_of_its_query(problem: Problem,
 def test_a_batch_of_all_pairs_is_the_largest_there_can_be(problem: Problem, tmp_path: Path) -> None:
     pairs = len(read_pairs(str(problem.data), job_settings(problem, tmp_path).data)[0])
     run(job_settings(problem, tmp_path / "job", train={"batch_size": pairs, "steps": 1}))
-    with pytest.raises(
-        DataError,
-        match=f"pairs: train.batch_size must be at most the {pairs} pairs "
-        f"trained on, got {pairs + 1}; lower it",
-    ):
+    told = f"pairs: train.batch_size must be at most the {pairs} pairs .*, got {pairs + 1}"
+    with pytest.raises(DataError, match=told):
         run(job_settings(problem, tmp_path / "new", train={"batch_size": pairs + 1}))
 
 
@@ -211,29 +192,24 @@ def test_a_batch_of_all_pairs_is_the_largest_there_can_be(problem: Problem, tmp_
 def test_a_loss_that_is_no_number_names_step_and_queries_and_leaves_the_weights_of_before(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def broken(self: PairContrast, step: int) -> Tensor:
+        return loss(self, step) * (math.nan if step == 5 else 1.0)
+
     loss = PairContrast.loss
-    monkeypatch.setattr(
-        PairContrast, "loss", lambda self, step: loss(self, step) * (math.nan if step == 5 else 1.0)
-    )
+    monkeypatch.setattr(PairContrast, "loss", broken)
     settings = job_settings(problem, tmp_path / "job")
     with pytest.raises(JobError) as fault:
         run(settings)
     said = str(fault.value)
-    assert said.startswith("the training loss must be a finite number, got nan at step 5 (6 queries: row-")
-    objective, _ = prepared(from_memory, settings, ALONE)
-    assert all(name in said for name in objective.batch_ids(5)[:5])
+    assert "got nan at step 5 (6 queries: row-" in said
+    assert all(name in said for name in prepared_objective(settings).batch_ids(5)[:5])
     assert sorted(path.name for path in (tmp_path / "job" / "checkpoints").iterdir())[-1] == "step-000000005"
     assert not (tmp_path / "job" / "model").exists()
 
 
 def test_a_rate_that_is_far_too_high_ends_in_one_line(problem: Problem, tmp_path: Path) -> None:
-    train = {
-        "loss": {"similarity": "dot"},
-        "learning_rate": 1e30,
-        "optimizer": "sgd",
-        "max_grad_norm": 0,
-        "warmup_fraction": 0.0,
-    }
+    train = {"learning_rate": 1e30, "optimizer": "sgd", "max_grad_norm": 0, "warmup_fraction": 0.0}
+    train["loss"] = {"similarity": "dot"}
     with pytest.raises(JobError, match="must be a finite number, got (nan|inf)"):
         run(job_settings(problem, tmp_path / "job", train=train))
 
@@ -264,30 +240,16 @@ def test_what_is_wrong_is_told_before_a_model_is_loaded_and_leaves_nothing(
 def test_data_that_does_not_fit_the_loss_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
     write_problem(tmp_path)
     write_rows(tmp_path / "dev.jsonl", [{"query": "a new one", "positive": "its answer"}])
-    write_rows(
-        tmp_path / "bare.jsonl", [{"query": f"q {number}", "positive": f"p {number}"} for number in range(20)]
-    )
+    write_rows(tmp_path / "bare.jsonl", numbered_rows(20))
     dev = {"validation": str(tmp_path / "dev.jsonl")}
     for data, validation, train, message in (
         ("bare", {}, {"loss": "triplet"}, "bare: every query must list a negative if train.loss is triplet"),
-        (
-            "bare",
-            {},
-            {"error_unit": "pairs"},
-            'bare: validation must list negatives where train.error_unit is "pairs"',
-        ),
+        ("bare", {}, {"error_unit": "pairs"}, 'bare: .* negatives where train.error_unit is "pairs"'),
         ("pairs", dev, {"loss": "triplet"}, "dev: every query must list a negative"),
-        (
-            "pairs",
-            dev,
-            {"keep": "best"},
-            'dev: validation must have two documents to tell apart where train.keep is "best", got one',
-        ),
+        ("pairs", dev, {"keep": "best"}, 'dev: .* two documents .* train.keep is "best", got one'),
     ):
         job = {"data": str(tmp_path / f"{data}.jsonl")}
+        tables: Any = {"job": job, "train": train, "data": validation}
+        settings = job_settings(Problem(tmp_path), tmp_path / "new", **tables)
         with pytest.raises(DataError, match=message):
-            prepared(
-                never,
-                job_settings(Problem(tmp_path), tmp_path / "new", job=job, train=train, data=validation),
-                ALONE,
-            )
+            prepared(never, settings, ALONE)

@@ -76,11 +76,8 @@ def test_mistakes_are_told_before_torch_is_loaded(world: Path) -> None:
     }
     told = run(list(mistakes.values()))
     assert told[1::2] == ["exit 2"] * len(mistakes)
-    assert [
-        words
-        for words, line in zip(mistakes, told[::2], strict=True)
-        if words.removeprefix("tuned ") not in line
-    ] == []
+    told_of = zip(mistakes, told[::2], strict=True)
+    assert [words for words, line in told_of if words.removeprefix("tuned ") not in line] == []
     assert not (world / "new").exists()
 
 
@@ -92,6 +89,10 @@ def test_of_the_processes_of_a_machine_the_first_tells_a_mistake(world: Path) ->
     assert [line.startswith("adiabat: process 8: ") for line in told[::2]] == [True, True]
 
 
+GONE = {"path": "pairs.jsonl", "corpus": "gone.csv"}
+FROZEN = {"kind": "asymmetric", "frozen": "document"}
+
+
 @pytest.mark.parametrize(
     ("tables", "error", "told"),
     [
@@ -100,28 +101,18 @@ def test_of_the_processes_of_a_machine_the_first_tells_a_mistake(world: Path) ->
         ({"job": {"data": "gone.jsonl"}}, DataError, "gone.jsonl must exist"),
         ({"data": {"corpus": "gone.jsonl"}}, DataError, "gone.jsonl must exist"),
         ({"data": {"validation": "gone.jsonl"}}, DataError, "gone.jsonl must exist"),
-        (
-            {"job": {"data": None}, "data": {"sources": [{"path": "pairs.jsonl", "corpus": "gone.csv"}]}},
-            DataError,
-            "gone.csv must exist",
-        ),
-        (
-            {"towers": {"kind": "asymmetric", "frozen": "document", "store": "gone"}},
-            StoreError,
-            "gone must be a store",
-        ),
+        ({"job": {"data": None}, "data": {"sources": [GONE]}}, DataError, "gone.csv must exist"),
+        ({"towers": {**FROZEN, "store": "gone"}}, StoreError, "gone must be a store"),
         ({"job": {"out": "begun"}}, JobError, "holds a job already"),
     ],
 )
 def test_python_users_are_told_the_same(
     world: Path, tables: dict[str, Any], error: type[AdiabatError], told: str
 ) -> None:
-    for begin in (
-        lambda given: adiabat.train(settings=given),
-        lambda given: require_ready(given, resume=False),
-    ):
-        with pytest.raises(error, match=told):
-            begin(settings(**tables))
+    with pytest.raises(error, match=told):
+        adiabat.train(settings=settings(**tables))
+    with pytest.raises(error, match=told):
+        require_ready(settings(**tables), resume=False)
     assert not (world / "new").exists()
 
 
@@ -149,7 +140,6 @@ def test_an_estimate_needs_no_directory_and_may_be_of_a_job_that_stands_there(wo
 def test_a_job_of_before_settings_existed_is_gone_on_with_by_their_defaults_alone(world: Path) -> None:
     forget(Job(world / "begun"), "train.keep", "mixture")
     assert require_ready(settings(job={"out": "begun"}), resume=True) is None
-    with pytest.raises(
-        JobError, match="got a difference: train.keep was 'not set', is 'best'; repeat the first command"
-    ):
-        require_ready(settings(job={"out": "begun"}, train={"keep": "best"}), resume=True)
+    best = settings(job={"out": "begun"}, train={"keep": "best"})
+    with pytest.raises(JobError, match="a difference: train.keep was 'not set', is 'best'; repeat"):
+        require_ready(best, resume=True)

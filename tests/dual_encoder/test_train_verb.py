@@ -53,20 +53,16 @@ def train(*more: str, file: str = "RUN.toml", out: str | None = "new") -> tuple[
 def test_a_run_answers_with_its_directory_and_tells_people_the_rest_doubts_first_and_last(
     run: Run, tmp_path: Path
 ) -> None:
-    said = run(
-        *train(
-            *setting("data.validation=pairs.jsonl", "data.validation_fraction=0.1"), out=str(tmp_path / "job")
-        )
-    )
+    validated = setting("data.validation=pairs.jsonl", "data.validation_fraction=0.1")
+    said = run(*train(*validated, out=str(tmp_path / "job")))
     assert (said.code, said.out) == (0, f"{tmp_path / 'job'}\n"), said.err
     assert re.search(r"^training [\d,]+ of [\d,]+ parameters on \d+ pairs of pairs$", said.err, re.MULTILINE)
     assert re.search(r"^validating on 40 queries$", said.err, re.MULTILINE)
     doubt = "40 of 40 validation queries are also trained on"
     lines = said.err.splitlines()
     assert (lines[0].startswith(doubt), lines[-1].startswith(f"note: {doubt}")) == (True, True), said.err
-    assert json.loads((tmp_path / "job" / "result.json").read_text())["training"]["notes"][0].startswith(
-        doubt
-    )
+    notes = json.loads((tmp_path / "job" / "result.json").read_text())["training"]["notes"]
+    assert notes[0].startswith(doubt)
     page = (tmp_path / "job" / "report.html").read_text()
     assert "Training model on pairs" in page
     assert "validation_fraction" in page
@@ -88,11 +84,8 @@ def test_a_dry_run_says_what_a_run_would_take_and_writes_nothing(
     said = run(*train("--dry-run", *setting("train.loss.temperature=0.1")))
     assert said.code == 0
     table = tomllib.loads(said.out)
-    assert (table["train"]["loss"]["temperature"]["value"], table["train"]["steps"], table["job"]["out"]) == (
-        0.1,
-        4,
-        "new",
-    )
+    assert table["train"]["loss"]["temperature"]["value"] == 0.1
+    assert (table["train"]["steps"], table["job"]["out"]) == (4, "new")
     for word in ("parameters", "length", "operations", "memory", "time"):
         assert re.search(rf"^# {word}: .*\d", said.out, re.MULTILINE)
     as_json = json.loads(run(*train("--dry-run", "--json", out=None)).out)
@@ -101,6 +94,5 @@ def test_a_dry_run_says_what_a_run_would_take_and_writes_nothing(
     assert listing(world) == before
     (tmp_path / "told.toml").write_text(said.out)
     told = read_settings(TrainSettings, tmp_path / "told.toml")
-    assert told == read_settings(
-        TrainSettings, Path("RUN.toml"), ["train.loss.temperature=0.1", "job.out=new"]
-    )
+    changes = ["train.loss.temperature=0.1", "job.out=new"]
+    assert told == read_settings(TrainSettings, Path("RUN.toml"), changes)

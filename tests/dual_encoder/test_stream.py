@@ -19,19 +19,13 @@ from adiabat.data.records import ExampleSet
 from adiabat.dual_encoder.batches import sampler_of
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.stream_shards import ROWS, read_rows
-from adiabat.dual_encoder.train import prepared
 from adiabat.dual_encoder.train_checks import require_ready
 from adiabat.results.training_record import TrainingRecord
-from adiabat.training.distributed import ALONE
-from tests.dual_encoder.problem import from_memory, pair_sets, settings_of, write_rows
+from tests.dual_encoder.problem import numbered_rows, pair_sets, settings_of, write_rows
+from tests.dual_encoder.problem import prepared_objective as objective_of
 from tests.dual_encoder.problem import run as run_job
 from tests.dual_encoder.streamed import stream_settings
 from tests.jobs import everything, interrupt_at, log_of
-
-
-def objective_of(settings: TrainSettings) -> PairContrast:
-    """With shards in memory."""
-    return prepared(from_memory, settings, ALONE)[0]
 
 
 def run(settings: TrainSettings, *, resume: bool = False) -> TrainingRecord:
@@ -51,17 +45,13 @@ def one_source(folder: Path, rows: list[dict[str, Any]], **tables: dict[str, Any
     """A job over one file."""
     write_rows(folder / "one.jsonl", rows)
     data = {"sources": [{"path": str(folder / "one.jsonl")}], **tables.pop("data", {})}
-    return stream_settings(
-        folder,
-        folder / "job",
-        data=data,
-        mixture={"rule": "proportional", **tables.pop("mixture", {})},
-        **tables,
-    )
+    mixture = {"rule": "proportional", **tables.pop("mixture", {})}
+    return stream_settings(folder, folder / "job", data=data, mixture=mixture, **tables)
 
 
 def rows(count: int, **more: Any) -> list[dict[str, Any]]:
-    return [{"query": f"q {n}", "positive": f"p {n}", "negative": f"n {n}", **more} for n in range(count)]
+    given = numbered_rows(count, **more)
+    return [{**row, "negative": f"n {n}"} for n, row in enumerate(given)]
 
 
 # --- What shards hold ---
@@ -72,14 +62,8 @@ def rows(count: int, **more: Any) -> list[dict[str, Any]]:
 def test_each_shard_is_trained_on_once_and_holds_what_its_row_says(
     tmp_path: Path, shard: int, exhausted: str
 ) -> None:
-    objective = objective_of(
-        stream_settings(
-            tmp_path,
-            tmp_path / "job",
-            data={"stream": {"shard_size": shard}},
-            mixture={"exhausted": exhausted},
-        )
-    )
+    data, mixture = {"stream": {"shard_size": shard}}, {"exhausted": exhausted}
+    objective = objective_of(stream_settings(tmp_path, tmp_path / "job", data=data, mixture=mixture))
     drawn = [Counter(queries(objective, step)) for step in range(40)]
     read = {
         n: [example.query for example in stream_examples(tmp_path / f"{n}.jsonl").examples] for n in range(3)
@@ -89,9 +73,7 @@ def test_each_shard_is_trained_on_once_and_holds_what_its_row_says(
         for source, part in enumerate(row.parts):
             first, texts = part.start.mark.rows, read[source]
             taken = {texts[(first + n) % len(texts)] for n in range(part.given)}
-            mine = {
-                query: count for query, count in batches.items() if query.startswith(f"what of {source} ")
-            }
+            mine = {query: n for query, n in batches.items() if query.startswith(f"what of {source} ")}
             assert set(mine) <= taken
             assert sum(mine.values()) == row.drawn[source]
         assert batches.total() == sum(row.drawn) == 4 * row.steps
@@ -117,9 +99,8 @@ def test_batches_of_a_shard_are_planned_as_those_of_data_that_are_all_there(tmp_
         **{**tables, "train": {"batch_size": 4}},
     )
     # A shard has a seed that no run may be given.
-    expected = sampler_of(
-        plain.model_copy(update={"run": plain.run.model_copy(update={"seed": shard_seed(0, 0)})}), whole
-    )
+    seeded = plain.run.model_copy(update={"seed": shard_seed(0, 0)})
+    expected = sampler_of(plain.model_copy(update={"run": seeded}), whole)
     assert objective.sampler.batches(0) == expected.batches(0) > 8
     for step in range(expected.batches(0)):
         np.testing.assert_array_equal(objective.rows(step), expected.rows(step))
@@ -130,19 +111,16 @@ def test_a_file_that_is_sorted_by_topic_has_shards_of_one(tmp_path: Path) -> Non
     sorted_rows = [row | {"topic": f"topic {n // 30}"} for n, row in enumerate(rows(90))]
     objective = objective_of(one_source(tmp_path, sorted_rows, batches={"group": "topic"}))
     assert {len(set(objective.at(step).pairs.topics)) for step in range(20)} == {1, 2}
-    with pytest.raises(
-        DataError, match="pairs must be of several topics where batches.group is topic, got one"
-    ):
-        objective_of(one_source(tmp_path, rows(90), batches={"group": "topic"}))
+    ungrouped = one_source(tmp_path, rows(90), batches={"group": "topic"})
+    with pytest.raises(DataError, match="several topics where batches.group is topic, got one"):
+        objective_of(ungrouped)
 
 
 def test_a_curriculum_goes_on_from_shard_to_shard(tmp_path: Path) -> None:
     grouped = [row | {"topic": f"topic {n % 2}"} for n, row in enumerate(rows(400))]
-    tables: dict[str, Any] = {
-        "batches": {"group": {"kind": "topic", "random_share": 0.0, "curriculum_steps": 100}},
-        "data": {"stream": {"shard_size": 100}},
-    }
-    objective = objective_of(one_source(tmp_path, grouped, **tables))
+    group = {"kind": "topic", "random_share": 0.0, "curriculum_steps": 100}
+    shards = {"stream": {"shard_size": 100}}
+    objective = objective_of(one_source(tmp_path, grouped, batches={"group": group}, data=shards))
     alike = [len(set(objective.at(step).pairs.topics[objective.rows(step)])) == 1 for step in range(100)]
     assert np.mean(alike[:25]) + 0.3 < np.mean(alike[-25:])
     assert np.mean(alike[-25:]) > 0.8
@@ -161,21 +139,13 @@ def test_a_rest_that_makes_no_batch_is_passed_over(tmp_path: Path) -> None:
     objective = objective_of(one_source(tmp_path, rows(43)))
     for step in range(25):
         objective.rows(step)
-    assert [(row.pairs, row.steps, row.left) for row in objective.stream.rows][:4] == [
-        (20, 5, 0),
-        (20, 5, 0),
-        (3, 0, 3),
-        (20, 5, 0),
-    ]
+    read = [(row.pairs, row.steps, row.left) for row in objective.stream.rows][:4]
+    assert read == [(20, 5, 0), (20, 5, 0), (3, 0, 3), (20, 5, 0)]
 
 
 def test_shards_without_a_batch_are_refused(tmp_path: Path) -> None:
     alike = [{"query": f"q {n}", "positive": "the same"} for n in range(50)]
-    with pytest.raises(
-        DataError,
-        match=r"one: a shard must fill a batch of 4 under the rules of "
-        r"\[batches\], but its 20 pairs fill none",
-    ):
+    with pytest.raises(DataError, match=r"one: .* batch of 4 .* \[batches\], but its 20 pairs fill none"):
         objective_of(one_source(tmp_path, alike, batches={"no_duplicates": True}))
     objective = objective_of(one_source(tmp_path, [*rows(20), *alike], batches={"no_duplicates": True}))
     with pytest.raises(DataError, match="its 20 pairs fill none; raise data.stream.shard_size"):
@@ -186,9 +156,7 @@ def test_queries_without_negatives_are_refused_where_the_loss_needs_them(tmp_pat
     lacking = [*rows(20), {"query": "bare", "positive": "p"}, *rows(40)[20:]]
     objective = objective_of(one_source(tmp_path, lacking, train={"loss": "triplet"}))
     objective.rows(4)
-    with pytest.raises(
-        DataError, match="every query must list a negative if train.loss is triplet .* got none for 1 of 20"
-    ):
+    with pytest.raises(DataError, match="must list a negative if train.loss is triplet .* for 1 of 20"):
         objective.rows(5)
 
 
@@ -209,17 +177,14 @@ def test_the_record_says_what_was_read_and_drawn(tmp_path: Path) -> None:
         count = drawn[str(source)]
         assert f"{source}.jsonl {count} ({100 * count / 96:.1f} %, asked for 33.3 %)" in note
     left = sum(row["left"] for row in shards[:-1])
-    assert any(
-        note.startswith(f"{left} of ") and note.endswith("pairs were in no batch of their shard")
-        for note in record.notes
-    )
+    told = [note for note in record.notes if note.endswith("pairs were in no batch of their shard")]
+    assert told[0].startswith(f"{left} of ")
 
 
 @pytest.mark.parametrize("validate_every", [4, 100])
 def test_a_run_stops_where_the_first_source_runs_out(tmp_path: Path, validate_every: int) -> None:
-    settings = stream_settings(
-        tmp_path, tmp_path / "job", mixture={"exhausted": "stop"}, train={"validate_every": validate_every}
-    )
+    mixture, train = {"exhausted": "stop"}, {"validate_every": validate_every}
+    settings = stream_settings(tmp_path, tmp_path / "job", mixture=mixture, train=train)
     record = run(settings)
     assert record.stop_reason.endswith("0.jsonl ran out, and mixture.exhausted is stop")
     last = rows_of(tmp_path / "job")[-1]
@@ -239,11 +204,9 @@ def test_a_run_stops_behind_a_shard_whose_end_nobody_saw(tmp_path: Path) -> None
 
 
 def test_shards_that_no_checkpoint_needs_are_removed(tmp_path: Path) -> None:
-    tables: dict[str, Any] = {
-        "run": {"checkpoint_seconds": 1e-6},
-        "towers": {"kind": "asymmetric", "frozen": "document"},
-    }
-    run(stream_settings(tmp_path, tmp_path / "job", **tables))
+    frozen = {"kind": "asymmetric", "frozen": "document"}
+    settings = stream_settings(tmp_path, tmp_path / "job", run={"checkpoint_seconds": 1e-6}, towers=frozen)
+    run(settings)
     # Those of the last checkpoint but one are needed until the last one is whole.
     numbers = [row["shard"] for row in rows_of(tmp_path / "job") if row["first"] + row["steps"] > 22]
     assert numbers[0] > 3
@@ -273,11 +236,8 @@ def test_shards_that_were_lost_or_damaged_are_made_again(
             (shard / "documents.arrow").write_bytes(content)
         else:
             shutil.rmtree(shard)
-    with (
-        pytest.warns(UserWarning, match=r"documents.arrow must be undamaged, got .*; the pairs are read")
-        if damaged
-        else nullcontext()
-    ):
+    told = pytest.warns(UserWarning, match=r"documents.arrow must be undamaged, .*; the pairs are read")
+    with told if damaged else nullcontext():
         run(settings, resume=True)
     assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
 
@@ -288,10 +248,7 @@ def test_a_shard_that_comes_out_otherwise_is_refused(tmp_path: Path, monkeypatch
     shutil.rmtree(max((tmp_path / "job" / "stream").glob("shard-*")))
     changed = tmp_path / "2.jsonl"
     changed.write_text(changed.read_text().replace("what", "whom"))
-    with pytest.raises(
-        DataError,
-        match=r"0 \+ 1 \+ 2: shard 2 must hold the pairs of its first reading, got other pairs; restore the",
-    ):
+    with pytest.raises(DataError, match=r"0 \+ 1 \+ 2: shard 2 must hold .*, got other pairs; restore"):
         run(settings, resume=True)
 
 
@@ -307,9 +264,7 @@ def test_a_folder_that_is_no_table_is_refused_before_a_model_is_loaded(tmp_path:
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
     (tmp_path / "beir" / "queries.jsonl").write_text("{}")
     settings = one_source(tmp_path, [], data={"sources": [{"path": str(tmp_path / "beir")}]})
-    with pytest.raises(
-        DataError, match="beir must hold one example a row with data.stream, got a BEIR folder"
-    ):
+    with pytest.raises(DataError, match="beir must hold one example a row with data.stream, got a BEIR"):
         require_ready(settings, resume=False)
 
 
@@ -317,11 +272,8 @@ def test_validation_queries_that_are_also_trained_on_are_told(tmp_path: Path) ->
     settings = stream_settings(tmp_path, tmp_path / "job")
     held = [{"query": f"what of 2 {n}", "positive": f"out {n}"} for n in (0, 1, 2, 30, 99)]
     write_rows(tmp_path / "held.jsonl", held)
-    told = (
-        "up to 3 of 5 validation queries are also trained on in one shard, "
-        "so validation looks better than it is"
-    )
-    assert told in run(settings).notes
+    told = "up to 3 of 5 validation queries are also trained on in one shard"
+    assert any(told in note for note in run(settings).notes)
 
 
 def test_a_row_of_a_shard_with_a_key_that_no_row_has_is_refused_by_name(tmp_path: Path) -> None:

@@ -47,27 +47,22 @@ def loss_of(pairs: Pairs, *, tile: int | None = None, temperature: float = T, **
     return float(criterion_of(section(**settings), tile=tile)(pairs, temperature))
 
 
+OF_DOCUMENTS = {"kind": "samtone", "same_tower": "document"}
+BOTH = {"kind": "samtone", "same_tower": "both", "margin": 0.1}
+WHOLE_PAIR = {"kind": "pair", "weight": 0.4, "printed": True, "symmetric": False, "margin": 0.2}
 IN_BATCH: dict[str, tuple[dict[str, Any], Callable[..., Tensor], dict[str, Any]]] = {
     "the default": ({}, in_batch_softmax, {"symmetric": True}),
     "one way": ({"loss": {"symmetric": False}}, in_batch_softmax, {"symmetric": False}),
     "a margin": ({"margin": 0.3}, in_batch_softmax, {"symmetric": True, "margin": 0.3}),
     "samtone": ({"loss": "samtone"}, samtone, {"side": "query"}),
-    "samtone of documents": (
-        {"loss": {"kind": "samtone", "same_tower": "document"}},
-        samtone,
-        {"side": "document"},
-    ),
-    "samtone of both": (
-        {"loss": {"kind": "samtone", "same_tower": "both", "margin": 0.1}},
-        samtone,
-        {"side": "both", "margin": 0.1},
-    ),
+    "samtone of documents": ({"loss": OF_DOCUMENTS}, samtone, {"side": "document"}),
+    "samtone of both": ({"loss": BOTH}, samtone, {"side": "both", "margin": 0.1}),
     "samtone one way": ({"loss": {"kind": "samtone", "symmetric": False}}, samtone, {"symmetric": False}),
     "pair": ({"loss": "pair"}, pair, {"symmetric": True, "weight": 0.1}),
     "pair with everything": (
-        {"loss": {"kind": "pair", "weight": 0.4, "printed": True, "symmetric": False, "margin": 0.2}},
+        {"loss": WHOLE_PAIR},
         pair,
-        {"symmetric": False, "margin": 0.2, "weight": 0.4, "printed": True},
+        {name: value for name, value in WHOLE_PAIR.items() if name != "kind"},
     ),
 }
 
@@ -91,9 +86,8 @@ def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_where_none_
     for margin in (None, 0.0, 0.4):
         given: dict[str, Any] = {} if margin is None else {"margin": margin}
         expected = float(triplet_margin(*near, margin=0.1 if margin is None else margin, distance=distance))
-        assert loss_of(pairs, loss="triplet", distance=distance, **given) == pytest.approx(
-            expected, rel=1e-12
-        )
+        found = loss_of(pairs, loss="triplet", distance=distance, **given)
+        assert found == pytest.approx(expected, rel=1e-12)
 
 
 # --- Similarity ---
@@ -102,9 +96,8 @@ def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_where_none_
 def test_the_cosine_takes_no_notice_of_lengths_and_the_product_does() -> None:
     longer = replace(batch(), query=3 * batch().query)
     assert loss_of(longer) == pytest.approx(loss_of(batch()), rel=1e-12)
-    assert loss_of(batch(), similarity="dot") == pytest.approx(
-        float(in_batch_softmax(batch(), temperature=T, symmetric=True)), rel=1e-12
-    )
+    plain = float(in_batch_softmax(batch(), temperature=T, symmetric=True))
+    assert loss_of(batch(), similarity="dot") == pytest.approx(plain, rel=1e-12)
     assert loss_of(longer, similarity="dot") != pytest.approx(loss_of(batch(), similarity="dot"), rel=1e-3)
     assert loss_of(batch().unit(), similarity="dot") == pytest.approx(loss_of(batch()), rel=1e-12)
 
@@ -127,13 +120,8 @@ def test_the_loss_over_widths_is_the_mean_over_the_first_numbers_and_the_whole(
 ) -> None:
     pairs, losses = batch(), []
     for width in (2, 5, WIDTH):
-        shared, own = (
-            None if part is None else part[..., :width].clone() for part in (pairs.shared, pairs.own)
-        )
-        narrow = replace(
-            pairs, query=pairs.query[:, :width], positive=pairs.positive[:, :width], shared=shared, own=own
-        )
-        losses.append(loss_of(narrow, **settings))
+        parts = {name: getattr(pairs, name)[..., :width] for name in ("query", "positive", "shared", "own")}
+        losses.append(loss_of(replace(pairs, **parts), **settings))
     found = loss_of(pairs, matryoshka=(5, 2), **settings)
     assert found == pytest.approx(sum(losses) / 3, rel=1e-12)
     assert loss_of(pairs, matryoshka=(2, 5, WIDTH, 2), **settings) == pytest.approx(found, rel=1e-12)
@@ -177,19 +165,16 @@ def test_a_model_that_is_its_own_guide_takes_out_what_it_finds_as_good_as_the_po
     assert loss_of(pairs, symmetric=False, guide="self") == pytest.approx((first + third) / 3, rel=1e-9)
     # 0.85 below its positive, the first query and the second keep nothing, and the third b alone.
     third = math.log(math.exp(-0.96 / T) + math.exp(0.0))
-    assert loss_of(pairs, symmetric=False, guide={"model": "self", "margin": 0.85}) == pytest.approx(
-        third / 3, rel=1e-9
-    )
+    found = loss_of(pairs, symmetric=False, guide={"model": "self", "margin": 0.85})
+    assert found == pytest.approx(third / 3, rel=1e-9)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize(("margin", "relative"), [(0.0, False), (0.2, False), (0.2, True)])
 def test_its_own_opinion_follows_the_similarity(similarity: str, margin: float, relative: bool) -> None:
     pairs = batch().unit() if similarity == "cosine" else batch()
-    judged = replace(
-        pairs,
-        guide=Guide(pairs.query, pairs.positive, pairs.shared, pairs.own, margin=margin, relative=relative),
-    )
+    parts = pairs.query, pairs.positive, pairs.shared, pairs.own
+    judged = replace(pairs, guide=Guide(*parts, margin=margin, relative=relative))
     expected = float(in_batch_softmax(judged, temperature=T, symmetric=True))
     guide = {"model": "self", "margin": margin, "relative": relative}
     assert loss_of(batch(), guide=guide, similarity=similarity) == pytest.approx(expected, rel=1e-12)

@@ -45,12 +45,10 @@ def while_reading(shard: int) -> Moment:
     read = Sources.read
 
     def dying(self: Sources, number: int, starts: Any, take: Any) -> Any:
-        return read(
-            self,
-            number,
-            starts,
-            lambda examples, place: die() if number == shard and place == 1 else take(examples, place),
-        )
+        def taken(examples: Any, place: int) -> None:
+            die() if number == shard and place == 1 else take(examples, place)
+
+        return read(self, number, starts, taken)
 
     return lambda patch: patch.setattr(Sources, "read", dying)
 
@@ -111,12 +109,10 @@ def note_sequence(patch: pytest.MonkeyPatch, path: Path) -> None:
     loss = PairContrast.loss
 
     def noted(self: PairContrast, step: int) -> Tensor:
-        batch, texts = self._batch(step), self.train.texts
-        line = {
-            "step": step,
-            "queries": texts.queries.take(batch.query),
-            "documents": texts.documents.take(batch.documents),
-        }
+        batch = self._batch(step)
+        texts = {"queries": self.train.texts.queries.take(batch.query)}
+        texts["documents"] = self.train.texts.documents.take(batch.documents)
+        line = {"step": step, **texts}
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         return loss(self, step)
@@ -140,9 +136,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, (tables, moments) in enumerate(JOBS.values()):
         whole, cut = (stream_settings(here, here / f"{kind}-{number}", **tables) for kind in ("whole", "cut"))
         begin(whole, None)
-        assert [exit_code(partial(begin, cut, moment)) for moment in moments] == [-signal.SIGKILL] * len(
-            moments
-        )
+        died = [exit_code(partial(begin, cut, moment)) for moment in moments]
+        assert died == [-signal.SIGKILL] * len(moments)
         begin(cut, None)
     return here
 
@@ -165,11 +160,9 @@ def test_examples_shards_notes_and_all_that_a_job_leaves_are_those_of_the_uninte
     assert list(steps) == list(range(24))
     assert sequence(Path(f"{cut}{SEQUENCE}")) == steps
     assert everything(cut) == everything(whole)
-    rows, notes = [], []
-    for job in (whole, cut):
-        rows.append((job / "stream" / "shards.jsonl").read_text())
-        notes.append(json.loads((job / "result.json").read_text())["training"]["notes"])
-        assert not list((job / "stream").glob(".*"))
-    assert rows[0] == rows[1]
-    assert len(rows[0].splitlines()) > 5
-    assert notes[0] == notes[1]
+    files = [(job / "stream" / "shards.jsonl").read_text() for job in (whole, cut)]
+    assert files[0] == files[1]
+    assert len(files[0].splitlines()) > 5
+    results = [json.loads((job / "result.json").read_text()) for job in (whole, cut)]
+    assert results[0]["training"]["notes"] == results[1]["training"]["notes"]
+    assert not [path for job in (whole, cut) for path in (job / "stream").glob(".*")]

@@ -18,7 +18,15 @@ from adiabat.losses.embedded_pairs import Guide, Pairs, unit_rows
 from adiabat.losses.in_batch import in_batch_softmax, pair, samtone, triplet_margin
 from adiabat.losses.log_denominator import COLDEST
 from adiabat.models.encoder import Encoder
-from tests.dual_encoder.problem import HELD_OUT, ROWS, both_sets, objective_of, plain
+from tests.dual_encoder.problem import (
+    HELD_OUT,
+    ROWS,
+    at_temperature,
+    both_sets,
+    is_triplet,
+    objective_of,
+    plain,
+)
 
 T = 0.3
 SOFTMAX = partial(in_batch_softmax, temperature=T, symmetric=True)
@@ -52,16 +60,12 @@ LOSSES: dict[str, tuple[dict[str, Any], Callable[[Pairs], Tensor]]] = {
 }
 
 
-def is_triplet(given: dict[str, Any]) -> bool:
-    return "triplet" in given.get("loss", {}).get("kind", "")
-
-
 def objective_with(train: dict[str, Any] | None = None, **tables: Any) -> PairContrast:
-    given = train or {}
-    warm = (
-        {} if is_triplet(given) or "temperature" in {**given, **given.get("loss", {})} else {"temperature": T}
-    )
-    return objective_of(train={**warm, **given}, **tables)
+    return objective_of(train=at_temperature(T, train), **tables)
+
+
+def value(loss: Tensor) -> float:
+    return float(loss.detach())
 
 
 def drawn(objective: PairContrast, step: int) -> Batch:
@@ -87,16 +91,11 @@ def pairs_by_hand(objective: PairContrast, batch: Batch) -> Pairs:
     """
     query, positive, shared, own = named(objective, batch)
     number = {text: key for key, text in enumerate(dict.fromkeys([*query, *positive, *shared, *own]))}
-    answered = [
-        [
-            number[near]
-            for asked, positives, _ in (*ROWS, *HELD_OUT)
-            if asked == one
-            for near in positives
-            if near in number
-        ]
-        for one in query
-    ]
+    rows = (*ROWS, *HELD_OUT)
+    answered = []
+    for one in query:
+        nearby = [near for asked, positives, _ in rows if asked == one for near in positives]
+        answered.append([number[near] for near in nearby if near in number])
     most = max(map(len, answered))
     embedded = partial(plain, objective.towers.document, side="document")
     return Pairs(
@@ -120,11 +119,8 @@ def gradients(objective: PairContrast, loss: Tensor) -> dict[str, Tensor]:
     """Of all parameters that have one; they have none afterwards."""
     objective.module.zero_grad()
     torch.autograd.backward(loss)
-    found = {
-        name: weights.grad
-        for name, weights in objective.module.named_parameters()
-        if weights.grad is not None
-    }
+    named = objective.module.named_parameters()
+    found = {name: weights.grad for name, weights in named if weights.grad is not None}
     objective.module.zero_grad()
     return found
 
@@ -133,9 +129,8 @@ def require_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
     assert found.keys() == wanted.keys()
     assert found
     for name, gradient in wanted.items():
-        torch.testing.assert_close(
-            found[name], gradient, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, name)
-        )
+        told = partial("{}: {}".format, name)
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5, msg=told)
 
 
 # --- One step ---
@@ -171,17 +166,13 @@ def test_every_loss_is_that_of_plain_passes(name: str, architecture: str) -> Non
 
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 def test_triplets_are_those_of_plain_passes(distance: Any) -> None:
-    settings = {
-        "loss": {"kind": "triplet", "distance": distance, "margin": 0.4, "negatives_per_query": 3},
-        "batch_size": 4,
-    }
+    loss = {"kind": "triplet", "distance": distance, "margin": 0.4, "negatives_per_query": 3}
     train, validation = (listing_negatives(pairs) for pairs in both_sets())
-    objective = objective_with(settings, towers=ARCHITECTURES["ADE"], sets=(train, validation))
-    check_step(
-        objective,
-        1,
-        lambda pairs: triplet_margin(pairs.query, pairs.positive, pairs.own, margin=0.4, distance=distance),
+    objective = objective_with(
+        {"loss": loss, "batch_size": 4}, towers=ARCHITECTURES["ADE"], sets=(train, validation)
     )
+    expected = partial(triplet_margin, margin=0.4, distance=distance)
+    check_step(objective, 1, lambda pairs: expected(pairs.query, pairs.positive, pairs.own))
 
 
 def listing_negatives(pairs: PairSet) -> PairSet:
@@ -196,14 +187,9 @@ def test_products_are_of_the_vectors_as_they_are() -> None:
 
 @pytest.mark.parametrize("seen_by", ["all", "own"])
 def test_another_model_judges_by_the_cosine_of_its_own_vectors(seen_by: str) -> None:
-    settings = {
-        "loss": {
-            "negatives_shared": seen_by == "all",
-            "negatives_per_query": 2,
-            "guide": {"model": "other", "margin": 0.05},
-        }
-    }
-    objective = objective_with(settings)
+    guide = {"model": "other", "margin": 0.05}
+    loss = {"negatives_shared": seen_by == "all", "negatives_per_query": 2, "guide": guide}
+    objective = objective_with({"loss": loss})
     query, positive, shared, own = named(objective, drawn(objective, 2))
 
     def judged(texts: list[str], side: Any) -> Tensor:
@@ -214,18 +200,18 @@ def test_another_model_judges_by_the_cosine_of_its_own_vectors(seen_by: str) -> 
     opinion = Guide(judged(query, "query"), judged(positive, "document"), margin=0.05, **further)
     check_step(objective, 2, lambda pairs: SOFTMAX(replace(pairs.unit(), guide=opinion)))
     unguided = SOFTMAX(pairs_by_hand(objective, drawn(objective, 2)).unit())
-    assert float(objective.loss(2).detach()) != pytest.approx(float(unguided.detach()), rel=1e-4)
+    assert value(objective.loss(2)) != pytest.approx(value(unguided), rel=1e-4)
 
 
 def test_a_step_follows_from_its_number_and_dropout_from_the_global_random_numbers_alone() -> None:
     first, second = (objective_with({"negatives_per_query": 2}) for _ in range(2))
-    forward = [float(first.loss(step).detach()) for step in range(6)]
-    assert [float(second.loss(step).detach()) for step in reversed(range(6))] == forward[::-1]
+    forward = [value(first.loss(step)) for step in range(6)]
+    assert [value(second.loss(step)) for step in reversed(range(6))] == forward[::-1]
     assert len(set(forward)) == 6
     dropping, losses = objective_with({"dropout": True}), []
     for seed in (5, 6, 5):
         torch.manual_seed(seed)
-        losses.append(float(dropping.loss(0).detach()))
+        losses.append(value(dropping.loss(0)))
     assert losses[0] == losses[2] != losses[1]
 
 
@@ -271,18 +257,15 @@ def step_with(memory: dict[str, Any], settings: dict[str, Any]) -> tuple[float, 
     learned = {} if is_triplet(settings) else {"temperature": {"kind": "learned", "value": T}}
     train, validation = both_sets()
     sets = (listing_negatives(train), validation) if is_triplet(settings) else (train, validation)
-    objective = objective_with(
-        {**learned, **settings, "dropout": True},
-        memory=memory,
-        towers={"kind": "shared_projection"},
-        sets=sets,
-    )
+    train = {**learned, **settings, "dropout": True}
+    towers = {"kind": "shared_projection"}
+    objective = objective_with(train, memory=memory, towers=towers, sets=sets)
     torch.manual_seed(11)
     with objective.passing():
         loss = objective.loss(1)
         found = gradients(objective, loss)
     assert ("temperature.log_factor" in found) == bool(learned)
-    return float(loss.detach()), found
+    return value(loss), found
 
 
 @pytest.mark.parametrize("name", EVERY_LOSS)
@@ -304,13 +287,12 @@ def test_gradient_caching_checkpointing_and_tiles_change_nothing_under_dropout(
 
 def test_a_temperature_is_fixed_scheduled_or_learned() -> None:
     assert objective_with().temperature(7) == T
-    scheduled = objective_with(
-        {"loss": {"temperature": {"kind": "scheduled", "first": 1.0, "steps": 6, "value": 0.25}}}
-    )
+    cooling = {"kind": "scheduled", "first": 1.0, "steps": 6, "value": 0.25}
+    scheduled = objective_with({"loss": {"temperature": cooling}})
     # The inverse grows from 1 to 4.
     assert [scheduled.temperature(step) for step in (0, 2, 6, 9)] == pytest.approx([1.0, 1 / 2, 1 / 4, 1 / 4])
     fixed = objective_with({"temperature": 0.5})
-    assert float(scheduled.loss(2).detach()) == pytest.approx(float(fixed.loss(2).detach()), rel=1e-6)
+    assert value(scheduled.loss(2)) == pytest.approx(value(fixed.loss(2)), rel=1e-6)
 
 
 def test_a_learned_temperature_is_told_to_the_log_within_its_range() -> None:
@@ -335,12 +317,7 @@ def test_a_step_names_its_queries_and_counts_its_tokens() -> None:
     first = {asked: f"set {number}" for number, (asked, _, _) in reversed(list(enumerate(ROWS)))}
     assert objective.batch_ids(4) == [first[one] for one in query]
     tower = objective.towers.query
-    distinct = {
-        "query": sorted(set(query)),
-        "document": sorted({text for texts in documents for text in texts}),
-    }
-    assert objective.tokens_of(4) == {
-        side: tower.tokenize(texts, side=side).values.size  # type: ignore[arg-type]
-        for side, texts in distinct.items()
-    }
+    distinct = {"query": {*query}, "document": {text for texts in documents for text in texts}}
+    tokens = {side: tower.tokenize(sorted(texts), side=side).values.size for side, texts in distinct.items()}
+    assert objective.tokens_of(4) == tokens
     assert list(objective_with(towers=ARCHITECTURES["ADE with frozen documents"]).tokens_of(0)) == ["query"]
