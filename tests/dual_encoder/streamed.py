@@ -15,23 +15,15 @@ def write_streams(folder: Path) -> list[dict[str, Any]]:
     negative.
     """
     for number, count in enumerate(SIZES):
-        rows = [
-            {
-                "query": f"what of {number} {n}",
-                "positive": [
-                    f"answer {number} {n - n % 3 if n % 9 < 3 else n}",
-                    *([f"more {n}"] if n % 7 == 0 else []),
-                ],
-                "negative": f"no {n % 5}",
-                "topic": TOPICS[n % 3],
-            }
-            for n in range(count)
-        ]
+        rows = []
+        for n in range(count):
+            answer = f"answer {number} {n - n % 3 if n % 9 < 3 else n}"
+            positives = [answer, f"more {n}"] if n % 7 == 0 else [answer]
+            row = {"query": f"what of {number} {n}", "positive": positives}
+            rows.append({**row, "negative": f"no {n % 5}", "topic": TOPICS[n % 3]})
         write_rows(folder / f"{number}.jsonl", rows)
-    write_rows(
-        folder / "held.jsonl",
-        [{"query": f"held {n}", "positive": f"out {n}", "negative": f"no {n}"} for n in range(7)],
-    )
+    held = [{"query": f"held {n}", "positive": f"out {n}", "negative": f"no {n}"} for n in range(7)]
+    write_rows(folder / "held.jsonl", held)
     return [{"path": str(folder / f"{number}.jsonl")} for number in range(len(SIZES))]
 
 

@@ -125,7 +125,8 @@ def test_sources_stand_one_after_another_and_share_what_they_know() -> None:
     assert both.sources.tolist() == [0, 0, 1]
     assert listed_texts(both.answers, both, "a") == ["x", "y"]
     assert listed_texts(both.negatives, both, "a") == ["z"]
-    assert "2 of 3 listed negatives left out" in both.notes[0]
+    (note,) = both.notes
+    assert "2 of 3 listed negatives left out" in note
 
 
 def test_texts_are_numbered_over_both_sides() -> None:

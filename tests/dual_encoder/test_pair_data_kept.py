@@ -18,11 +18,8 @@ from tests.dual_encoder.problem import settings_of, write_problem, write_rows
 def contents(pairs: PairSet) -> list[Any]:
     """Every part, texts and notes among it."""
     each = [getattr(pairs, name).tolist() for name in ("query", "positive", "sources", "topics", "tags")]
-    lists = [
-        numbers.tolist()
-        for ragged in (pairs.answers, pairs.negatives)
-        for numbers in (ragged.values, ragged.offsets)
-    ]
+    ragged = (pairs.answers, pairs.negatives)
+    lists = [(one.values.tolist(), one.offsets.tolist()) for one in ragged]
     texts = [list(getattr(pairs.texts, name)) for name in ("queries", "documents", "query_ids")]
     return [*each, *lists, *texts, pairs.name, pairs.notes, pairs.digest()]
 
@@ -61,10 +58,8 @@ def test_what_is_kept_equals_what_is_in_memory_and_is_read_once(
 
 def test_texts_of_any_script_come_back_as_they_were(tmp_path: Path) -> None:
     texts = ("שלום", "a\u2028b", "\U0001f600", "e\u0301", "x" * 10_000)
-    write_rows(
-        tmp_path / "pairs.jsonl",
-        [{"query": f"{text} {n}", "positive": f"{text} \u0301"} for text in texts for n in range(4)],
-    )
+    rows = [{"query": f"{text} {n}", "positive": f"{text} \u0301"} for text in texts for n in range(4)]
+    write_rows(tmp_path / "pairs.jsonl", rows)
     check_as_in_memory(tmp_path)
 
 
@@ -87,11 +82,8 @@ def test_a_file_that_was_changed_is_read_again(here: Path) -> None:
 
 def test_other_columns_and_another_validation_are_other_pairs(here: Path) -> None:
     write_rows(here / "dev.jsonl", [{"query": "new", "positive": "p"}])
-    others = (
-        {},
-        {"columns": {"positive": "negative", "negative": "positive"}},
-        {"validation": str(here / "dev.jsonl")},
-    )
+    swapped = {"columns": {"positive": "negative", "negative": "positive"}}
+    others = ({}, swapped, {"validation": str(here / "dev.jsonl")})
     assert len({read(here, **other)[0].texts.folder for other in others}) == 3
 
 
@@ -114,15 +106,10 @@ def full(*_: object, **__: object) -> NoReturn:
 def test_a_faulty_file_and_a_full_disk_keep_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
-        with pytest.raises(
-            DataError,
-            match=r"cache could not be written: .*No space left on device; .* room, or name another folder",
-        ):
+        with pytest.raises(DataError, match="cache could not be written: .*No space left on device"):
             read(here)
     section = settings_of(data={"validation_fraction": 0.3}).data
-    with pytest.raises(
-        DataError, match=r"^/proc/pairs could not be written: .* writable .* another folder \(data.cache\)$"
-    ):
+    with pytest.raises(DataError, match=r"^/proc/pairs could not be written: .* \(data.cache\)$"):
         read_pairs(str(here / "pairs.jsonl"), section, cache=Path("/proc/pairs"))
     write_rows(here / "pairs.jsonl", [{"query": "a", "positive": "b"}, {"query": "", "positive": "b"}])
     with pytest.raises(DataError, match=r'pairs.jsonl:2: "query" must not be empty'):
@@ -171,34 +158,22 @@ def flipped(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
 
 
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "flip": flipped,
-    "cut": lambda content: content[: len(content) // 2],
-    "empty": lambda content: b"",
-    "swap": lambda content: b"",
+DAMAGE: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "flip": lambda content, other: flipped(content),
+    "cut": lambda content, other: content[: len(content) // 2],
+    "empty": lambda content, other: b"",
+    "swap": lambda content, other: other,
 }
-FILES = [
-    "about.json",
-    "checksums.json",
-    "documents.arrow",
-    "equal.npz",
-    "numbers.npz",
-    "queries.arrow",
-    "query_ids.arrow",
-]
+FILES = ["documents.arrow", "queries.arrow", "query_ids.arrow", "equal.npz", "numbers.npz", "about.json"]
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, "checksums.json"])
 def test_pairs_that_were_damaged_are_read_again_and_it_is_said(here: Path, name: str, how: str) -> None:
     folder = read(here)[0].texts.folder
-    assert sorted(path.name for path in folder.iterdir() if path.name != ".checked.json") == FILES
-    other = folder / ("queries.arrow" if name != "queries.arrow" else "documents.arrow")
-    (folder / name).write_bytes(
-        other.read_bytes() if how == "swap" else DAMAGE[how]((folder / name).read_bytes())
-    )
-    with pytest.warns(
-        UserWarning, match=rf"{folder / name} must be undamaged, got .*; the pairs are read again"
-    ):
+    assert {path.name for path in folder.iterdir()} - {".checked.json"} == {*FILES, "checksums.json"}
+    damaged, other = folder / name, folder / ("queries.arrow" if name != "queries.arrow" else FILES[0])
+    damaged.write_bytes(DAMAGE[how](damaged.read_bytes(), other.read_bytes()))
+    with pytest.warns(UserWarning, match=rf"{damaged} must be undamaged, got .*; the pairs are read again"):
         read(here)
     check_as_in_memory(here)

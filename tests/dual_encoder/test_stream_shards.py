@@ -24,18 +24,11 @@ Taken = list[list[int]]
 """Numbers of the rows that a shard took, by source."""
 
 
-def sources_of(
-    folder: Path, sizes: list[int], *, size: int, exhausted: Exhausted, weights: list[float] | None = None
-) -> Sources:
+def sources_of(folder: Path, sizes: list[int], *, size: int, exhausted: Exhausted) -> Sources:
     for source, count in enumerate(sizes):
         write_rows(folder / f"{source}.jsonl", [{"query": str(row), "positive": "p"} for row in range(count)])
-    shares = np.array(weights or [1.0] * len(sizes))
-    return Sources(
-        [ExampleReader(str(folder / f"{source}.jsonl")) for source in range(len(sizes))],
-        shares / shares.sum(),
-        size,
-        exhausted,
-    )
+    readers = [ExampleReader(str(folder / f"{source}.jsonl")) for source in range(len(sizes))]
+    return Sources(readers, np.full(len(sizes), 1 / len(sizes)), size, exhausted)
 
 
 def taking(taken: Taken) -> Take:
@@ -164,9 +157,8 @@ def test_the_last_shard_before_a_stop_keeps_the_ratio(tmp_path: Path) -> None:
 @pytest.mark.parametrize("exhausted", ["cycle", "drop", "stop"])
 def test_a_shard_is_read_again_from_where_its_parts_began(tmp_path: Path, exhausted: Exhausted) -> None:
     sizes = [7, 30, 11]
-    for number, (taken, parts) in enumerate(
-        shards(sources_of(tmp_path, sizes, size=16, exhausted=exhausted), 8)
-    ):
+    read = shards(sources_of(tmp_path, sizes, size=16, exhausted=exhausted), 8)
+    for number, (taken, parts) in enumerate(read):
         again: Taken = [[], [], []]
         sources = sources_of(tmp_path, sizes, size=16, exhausted=exhausted)
         assert sources.read(number, [part.start for part in parts], taking(again)) == parts
@@ -176,10 +168,8 @@ def test_a_shard_is_read_again_from_where_its_parts_began(tmp_path: Path, exhaus
 def test_a_row_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:
     parts = shards(sources_of(tmp_path, [5, 8], size=6, exhausted="cycle"), 3)[-1][1]
     row = Row(2, 10, 5, 6, 1, 0, (3, 2), "ab" * 32, False, parts, TrainedFile(3, 4, 0, "cd" * 32))
-    assert (
-        rebuilt(Row, json.loads(json.dumps(asdict(row))), tmp_path / "shards.jsonl", remedy="start again")
-        == row
-    )
+    written = json.loads(json.dumps(asdict(row)))
+    assert rebuilt(Row, written, tmp_path / "shards.jsonl", remedy="start again") == row
 
 
 def test_a_source_without_rows_is_refused(tmp_path: Path) -> None:

@@ -9,15 +9,16 @@ import torch
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import SILENT
-from adiabat.dual_encoder.train import estimate, prepared, step_seconds
+from adiabat.dual_encoder.train import estimate, step_seconds
 from adiabat.dual_encoder.train_checks import steps_within
 from adiabat.models.encoder import Encoder
 from adiabat.models.tokens import TokenBatch
 from adiabat.results.training_record import TrainingRecord
-from adiabat.training.distributed import ALONE
 from adiabat.training.flop_count import operations_of, passed_parameters
 from adiabat.training.time_limit import WritingTime
-from tests.dual_encoder.problem import Problem, from_memory, job_settings, run
+from tests.dual_encoder.problem import Problem, from_memory, job_settings, prepared_objective, run
+
+FROZEN = {"kind": "asymmetric", "frozen": "document"}
 
 
 @pytest.mark.parametrize(("budget", "steps"), [(1.0, 1), (2.9, 1), (3.0, 2), (5.9, 2), (6.0, 3), (100.0, 13)])
@@ -26,26 +27,18 @@ def test_a_budget_pays_for_the_steps_that_fit_into_it(budget: float, steps: int)
 
 
 def test_a_budget_below_one_step_and_one_without_end_are_refused() -> None:
-    with pytest.raises(
-        ConfigError,
-        match=r"^train.budget_flops must pay for a step, which takes 20 FLOP, got 19; raise it, or lower ",
-    ):
+    with pytest.raises(ConfigError, match=r"^train.budget_flops must .* takes 20 FLOP, got 19; raise it"):
         steps_within(19.0, lambda step: 20.0)
-    with pytest.raises(
-        ConfigError, match=r"must pay for at most about 1,000,000 steps of 20 FLOP, got 1e\+12; lower it$"
-    ):
+    with pytest.raises(ConfigError, match=r"1,000,000 steps of 20 FLOP, got 1e\+12; lower it$"):
         steps_within(1e12, lambda step: 20.0)
 
 
 def test_a_run_spends_its_budget_to_within_a_step_and_says_so(problem: Problem, tmp_path: Path) -> None:
-    objective, _ = prepared(from_memory, job_settings(problem, tmp_path / "none"), ALONE)
+    objective = prepared_objective(job_settings(problem, tmp_path / "none"))
     costs = [objective.flops_of(step) for step in range(8)]
     budget = sum(costs[:6]) + costs[6] / 2
-    record = run(
-        job_settings(
-            problem, tmp_path / "job", train={"budget_flops": budget, "epochs": 1.0, "schedule": "cosine"}
-        )
-    ).training
+    train = {"budget_flops": budget, "epochs": 1.0, "schedule": "cosine"}
+    record = run(job_settings(problem, tmp_path / "job", train=train)).training
     assert record.steps == 6
     assert record.stop_reason == "the limit of 6 steps was reached"
     assert record.flops == pytest.approx(sum(costs[:6]))
@@ -66,20 +59,17 @@ def test_a_run_reads_as_many_tokens_as_it_says(
             read.append(int(batch.attention_mask.sum()))
         return forward(self, batch)
 
-    objective, _ = prepared(from_memory, job_settings(problem, tmp_path / "none"), ALONE)
+    objective = prepared_objective(job_settings(problem, tmp_path / "none"))
     # Counting what a pass costs passes too, once for all towers of a shape.
     operations_of(objective.towers.query)
     monkeypatch.setattr(Encoder, "forward", counted)
     result = run(job_settings(problem, tmp_path / "job", train={"steps": 5, "schedule": "constant"}))
     assert sum(read) == sum(sum(objective.tokens_of(step).values()) for step in range(5))
-    assert result.training.flops == pytest.approx(
-        6 * passed_parameters(objective.towers.query).forward * sum(read)
-    )
+    passed = passed_parameters(objective.towers.query).forward
+    assert result.training.flops == pytest.approx(6 * passed * sum(read))
 
 
-@pytest.mark.parametrize(
-    "frozen", [{}, {"kind": "asymmetric", "frozen": "document"}], ids=["none", "document"]
-)
+@pytest.mark.parametrize("frozen", [{}, FROZEN], ids=["none", "document"])
 def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(
     problem: Problem, tmp_path: Path, frozen: dict[str, str]
 ) -> None:
@@ -97,7 +87,7 @@ def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(
 
 def test_a_second_pass_is_counted_and_is_none_of_the_budget(problem: Problem, tmp_path: Path) -> None:
     plain, cached = (
-        prepared(from_memory, job_settings(problem, tmp_path / "none", memory={"cached": use}), ALONE)[0]
+        prepared_objective(job_settings(problem, tmp_path / "none", memory={"cached": use}))
         for use in (False, True)
     )
     first, second = plain.cost(0), cached.cost(0)
@@ -108,8 +98,7 @@ def test_a_second_pass_is_counted_and_is_none_of_the_budget(problem: Problem, tm
 def test_texts_of_a_frozen_tower_are_counted_once_at_the_step_that_needs_them(
     problem: Problem, tmp_path: Path
 ) -> None:
-    frozen = {"kind": "asymmetric", "frozen": "document"}
-    objective, _ = prepared(from_memory, job_settings(problem, tmp_path / "none", towers=frozen), ALONE)
+    objective = prepared_objective(job_settings(problem, tmp_path / "none", towers=FROZEN))
     document, texts = objective.towers.document, objective.train.texts.documents
     seen: set[int] = set()
     for step in range(6):
@@ -119,9 +108,8 @@ def test_texts_of_a_frozen_tower_are_counted_once_at_the_step_that_needs_them(
             spent = objective.cost(step).operations
         new = set(objective._batch(step).documents.ravel().tolist()) - seen
         seen |= new
-        lengths = document.tokenize(
-            texts.take(np.array(sorted(new), dtype=np.int64)), side="document"
-        ).lengths
+        fresh = texts.take(np.array(sorted(new), dtype=np.int64))
+        lengths = document.tokenize(fresh, side="document").lengths
         alone = operations_of(document).of(lengths, trained=False, cached=False, checkpointed=False)
         assert spent - trained == pytest.approx(alone)
         # Documents of a validation are none of the step after it.
@@ -149,27 +137,30 @@ def steps_alone_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("adiabat.dual_encoder.train._reserve", lambda *_: 0.0)
 
 
+@pytest.fixture
+def known_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step takes 2 s, and a validation 8 s."""
+    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
+    monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 8.0)
+
+
+def lasting(problem: Problem, out: Path, seconds: float) -> TrainSettings:
+    """A job of a time, whose every fourth step is followed by a validation."""
+    train = {"steps": None, "budget_seconds": seconds, "validate_every": 4}
+    return job_settings(problem, out, train=train)
+
+
+@pytest.mark.usefixtures("known_pace")
 def test_time_alone_gives_the_steps_that_fit_into_it(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
-    monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 8.0)
     steps_alone_take_time(monkeypatch)
-    notes: list[str] = []
-
-    def lasting(seconds: float) -> TrainSettings:
-        return job_settings(
-            problem, tmp_path / "job", train={"steps": None, "budget_seconds": seconds, "validate_every": 4}
-        )
-
-    with pytest.raises(
-        ConfigError,
-        match=r"^train.budget_seconds must pay for a step, which takes 4 s, got 1; raise it, or lower train",
-    ):
-        run(lasting(1.0))
-    assert not (tmp_path / "job").exists()
+    notes, out = list[str](), tmp_path / "job"
+    with pytest.raises(ConfigError, match=r"^train.budget_seconds must .* takes 4 s, got 1; raise it"):
+        run(lasting(problem, out, 1.0))
+    assert not out.exists()
     # Each step takes 2 s and a quarter of a validation.
-    settings = lasting(41.0)
+    settings = lasting(problem, out, 41.0)
     estimated = estimate(from_memory, settings, watch=SILENT)
     assert (estimated.steps, estimated.settings["train"]["steps"]) == (10, 10)
     result = run(settings, notes=notes)
@@ -183,32 +174,22 @@ def test_time_alone_gives_the_steps_that_fit_into_it(
     assert run(settings, resume=True).training.steps == 10
 
 
+@pytest.mark.usefixtures("known_pace")
 def test_a_time_limit_holds_loading_and_writing_too(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
-    monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 8.0)
+    written = WritingTime(checkpoint=1.0, ending=5.0)
     monkeypatch.setattr("adiabat.dual_encoder.train.seconds_since", lambda _: 30.0)
-    monkeypatch.setattr(
-        "adiabat.dual_encoder.train.writing_time", lambda _: WritingTime(checkpoint=1.0, ending=5.0)
-    )
-
-    def lasting(seconds: float) -> TrainSettings:
-        return job_settings(
-            problem, tmp_path / "job", train={"steps": None, "budget_seconds": seconds, "validate_every": 4}
-        )
-
+    monkeypatch.setattr("adiabat.dual_encoder.train.writing_time", lambda _: written)
     # 30 s before, and 8 + 1 + 5 s after the last step; each step takes 4 s with its share of validations.
-    assert estimate(from_memory, lasting(44 + 41.0), watch=SILENT).steps == 10
-    with pytest.raises(
-        ConfigError, match=r"^train.budget_seconds must pay for a step.* got 47; .* take 44 s of it"
-    ):
-        estimate(from_memory, lasting(47.0), watch=SILENT)
+    longer = lasting(problem, tmp_path / "job", 44 + 41.0)
+    assert estimate(from_memory, longer, watch=SILENT).steps == 10
+    with pytest.raises(ConfigError, match=r"^train.budget_seconds must .* got 47; .* take 44 s of it"):
+        estimate(from_memory, lasting(problem, tmp_path / "job", 47.0), watch=SILENT)
 
 
 def test_measuring_steps_changes_no_number_of_the_run(problem: Problem, tmp_path: Path) -> None:
-    timed = job_settings(problem, tmp_path / "timed", train={"steps": 5})
-    objective, _ = prepared(from_memory, timed, ALONE)
+    objective = prepared_objective(job_settings(problem, tmp_path / "timed", train={"steps": 5}))
     before = {name: weights.detach().clone() for name, weights in objective.module.named_parameters()}
     state = torch.get_rng_state()
     assert step_seconds(objective, SILENT) > 0
@@ -221,11 +202,8 @@ def test_a_run_ends_with_the_first_step_past_its_time(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run_for(seconds: float, *, resume: bool = False) -> TrainingRecord:
-        settings = job_settings(
-            problem,
-            tmp_path / "job",
-            train={"steps": 1000, "budget_seconds": seconds, "schedule": "constant"},
-        )
+        train = {"steps": 1000, "budget_seconds": seconds, "schedule": "constant"}
+        settings = job_settings(problem, tmp_path / "job", train=train)
         with monkeypatch.context() as patched:
             clock(patched, 1.0)
             steps_alone_take_time(patched)

@@ -52,19 +52,18 @@ def run_all(folder: Path, out: Path) -> list[str]:
     """
     said: list[str] = []
     for name, tables in JOBS.items():
-        train = {
-            **tables.get("train", {}),
+        regime = {
             "optimizer": "sgd",
             "learning_rate": 0.05,
             "dropout": False,
             "steps": 6,
             "validate_every": 3,
         }
-        data = {
-            key: str(folder / value) if key == "validation" else value
-            for key, value in tables.get("data", {}).items()
-        }
-        settings = job_settings(Problem(folder), out / name, **{**tables, "data": data, "train": train})
+        data = dict(tables.get("data", {}))
+        if "validation" in data:
+            data["validation"] = str(folder / data["validation"])
+        own = {**tables, "data": data, "train": {**tables.get("train", {}), **regime}}
+        settings = job_settings(Problem(folder), out / name, **own)
         run_training(from_memory, settings, watch=Watch(note=said.append))
     return said
 
@@ -77,16 +76,8 @@ def work(folder: Path) -> int:
 
 def launch(folder: Path, said: int) -> None:
     """Start the processes, of which only the first says as much as one alone."""
-    config = LaunchConfig(
-        1,
-        1,
-        2,
-        run_id="test",
-        rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",
-        start_method="fork",
-        max_restarts=0,
-    )
+    meeting = {"run_id": "test", "rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0"}
+    config = LaunchConfig(1, 1, 2, start_method="fork", max_restarts=0, **meeting)
     assert elastic_launch(config, work)(folder) == {0: said, 1: 0}
 
 
@@ -116,32 +107,27 @@ def numbers_of(job: Path) -> list[list[Any]]:
 @pytest.mark.parametrize("name", JOBS)
 def test_weights_and_log_are_those_of_one_process(folder: Path, name: str) -> None:
     one, two = (folder / count / name for count in ("one", "two"))
-    np.testing.assert_allclose(
-        np.concatenate(numbers_of(two)), np.concatenate(numbers_of(one)), rtol=1e-3, atol=1e-5
-    )
+    numbers = [np.concatenate(numbers_of(job)) for job in (two, one)]
+    np.testing.assert_allclose(*numbers, rtol=1e-3, atol=1e-5)
     assert [list(row) for row in log_of(one)] == [list(row) for row in log_of(two)]
     found, wanted = weights_of(two), weights_of(one)
     assert found.keys() == wanted.keys()
     for key, weights in wanted.items():
-        torch.testing.assert_close(
-            found[key], weights, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, key)
-        )
+        told = partial("{}: {}".format, key)
+        torch.testing.assert_close(found[key], weights, rtol=1e-4, atol=1e-5, msg=told)
     start = dict(from_memory("tiny", EncoderSection()).query.named_parameters())
-    assert (
-        max(float((found[f"query {key}"] - weights).abs().max().detach()) for key, weights in start.items())
-        > 0.002
-    )
+    moved = [float((found[f"query {key}"] - weights).detach().abs().max()) for key, weights in start.items()]
+    assert max(moved) > 0.002
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_one_process_alone_writes(folder: Path, name: str) -> None:
     one, two = (
-        sorted(str(path.relative_to(folder / count / name)) for path in (folder / count / name).rglob("*"))
-        for count in ("one", "two")
+        sorted(str(path.relative_to(job)) for path in job.rglob("*"))
+        for job in (folder / count / name for count in ("one", "two"))
     )
     # Each process keeps what it embedded by a tower that does not change; which checksums were compared is
     # remembered a moment later.
     own = ("-1.f32", "-1.npy", CHECKED)
-    assert [path for path in two if not path.endswith(own)] == [
-        path for path in one if not path.endswith(own)
-    ]
+    shared = [[path for path in paths if not path.endswith(own)] for paths in (one, two)]
+    assert shared[0] == shared[1]
