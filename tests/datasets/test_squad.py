@@ -1,4 +1,3 @@
-import gzip
 import json
 import random
 from pathlib import Path
@@ -10,12 +9,10 @@ from adiabat.config.dataset_settings import Repeats, SquadSettings
 from adiabat.data.records import text_id
 from adiabat.datasets.arxiv import sentence_spans
 from adiabat.datasets.squad import Answer, make_squad, sentence_roles
+from tests.data.files import write
 from tests.datasets.making import corpus, fault, maker, names, rows, triplets
+from tests.refused import require_facts
 
-CONTEXT = (
-    "The mill was built by Dr. Ada Moor in 1801. It burnt down in 1850. Moor had "
-    "left. Nobody rebuilt it! The river is quiet."
-)
 S = [
     "The mill was built by Dr. Ada Moor in 1801.",
     "It burnt down in 1850.",
@@ -23,6 +20,7 @@ S = [
     "Nobody rebuilt it!",
     "The river is quiet.",
 ]
+CONTEXT = " ".join(S)
 
 
 def qa(query_id: str, question: str, *answers: str, at: int | None = None, **more: Any) -> dict[str, Any]:
@@ -31,11 +29,8 @@ def qa(query_id: str, question: str, *answers: str, at: int | None = None, **mor
 
 
 def squad(path: Path, *paragraphs: dict[str, Any]) -> Path:
-    data = json.dumps(
-        {"version": "1.1", "data": [{"title": "Mill", "paragraphs": list(paragraphs)}]}, ensure_ascii=False
-    ).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
+    data = {"version": "1.1", "data": [{"title": "Mill", "paragraphs": list(paragraphs)}]}
+    return write(path, data)
 
 
 def paragraph(*questions: dict[str, Any], context: str = CONTEXT) -> dict[str, Any]:
@@ -46,10 +41,8 @@ make = maker(make_squad, SquadSettings)
 
 
 def test_the_sentence_of_the_answer_is_positive_and_the_others_are_negative(tmp_path: Path) -> None:
-    make(
-        squad(tmp_path / "train-v1.1.json", paragraph(qa("q1", " When did it burn? ", "1850"))),
-        tmp_path / "out",
-    )
+    source = squad(tmp_path / "train-v1.1.json", paragraph(qa("q1", " When did it burn? ", "1850")))
+    make(source, tmp_path / "out")
     assert triplets(tmp_path / "out", "train") == [("When did it burn?", [S[1]], [S[0], *S[2:]])]
     assert rows(tmp_path / "out" / "train.jsonl.gz")[0]["query_id"] == "q1"
 
@@ -69,10 +62,8 @@ def test_a_sentence_that_repeats_the_answer_is_what_the_setting_says(
 
 def test_a_part_of_a_word_is_no_repetition_and_an_offset_that_is_off_finds_the_nearest_place() -> None:
     context = "The art is old. Parts of it start late. An art."
-    assert sentence_roles(context, sentence_spans(context), [Answer(4, "art")], repeats="positive") == (
-        [0, 2],
-        [1],
-    )
+    roles = sentence_roles(context, sentence_spans(context), [Answer(4, "art")], repeats="positive")
+    assert roles == ([0, 2], [1])
     context = "Moor came. Then Moor left. Then nobody."
     spans = sentence_spans(context)
     assert sentence_roles(context, spans, [Answer(15, "Moor")], repeats="negative") == ([1], [0, 2])
@@ -107,12 +98,8 @@ def test_both_splits_make_all_of_them_and_the_subset_with_enough_sentences(tmp_p
     short = "Water is wet. Fire is hot. Air is thin."
     squad(folder / "dev-v1.1.json", paragraph(qa("q2", "What is hot?", "Fire", at=14), context=short))
     record = make(folder, tmp_path / "out")
-    assert record["examples"] == {
-        "train.jsonl.gz": 1,
-        "all.jsonl.gz": 2,
-        "all-min5.jsonl.gz": 1,
-        "dev.jsonl.gz": 1,
-    }
+    counts = {"train": 1, "all": 2, "all-min5": 1, "dev": 1}
+    assert record["examples"] == {f"{stem}.jsonl.gz": count for stem, count in counts.items()}
     assert [query for query, _, _ in triplets(tmp_path / "out", "all-min5")] == ["When?"]
     assert make(folder, tmp_path / "three", "squad.min_sentences=3")["examples"]["all-min3.jsonl.gz"] == 2
 
@@ -166,15 +153,10 @@ def test_every_fault_of_a_file_is_reported_with_its_location(tmp_path: Path) -> 
         qa("", "?"),
     ]
     good = paragraph(qa("q1", "When?", "1850"), qa("q1", "Again?", "1850"))
-    articles = [
-        {"paragraphs": [good, paragraph(*questions), {"qas": []}, "x", {"context": "x"}]},
-        {"title": "none"},
-        3,
-    ]
+    paragraphs = [good, paragraph(*questions), {"qas": []}, "x", {"context": "x"}]
+    articles = [{"paragraphs": paragraphs}, {"title": "none"}, 3]
     source.write_text(json.dumps({"data": articles}), encoding="utf-8")
-    message = fault(make, source, tmp_path / "out")
-    assert message.startswith("11 faults: ")
-    for fact in (
+    facts = (
         '[0].qas[1]: question id must be unique, got "q1" again',
         '[1].qas[0]: "question"',
         '[1].qas[1]: "question"',
@@ -184,9 +166,10 @@ def test_every_fault_of_a_file_is_reported_with_its_location(tmp_path: Path) -> 
         '[2]: "context"',
         "[3] must be an object, got a string",
         '[4] must hold a list "qas", got null',
-    ):
-        assert f"{source}: data[0].paragraphs{fact}" in message
-    assert f'{source}: data[1] must hold a list "paragraphs", got null' in message
+    )
+    other = f'{source}: data[1] must hold a list "paragraphs", got null'
+    placed = (f"{source}: data[0].paragraphs{fact}" for fact in facts)
+    require_facts(fault(make, source, tmp_path / "out"), "11 faults: ", *placed, other)
 
 
 @pytest.mark.parametrize(
@@ -200,5 +183,5 @@ def test_every_fault_of_a_file_is_reported_with_its_location(tmp_path: Path) -> 
 )
 def test_a_file_of_another_format_is_refused(tmp_path: Path, text: str, fact: str) -> None:
     (tmp_path / "dev-v1.1.json").write_text(text)
-    assert fact in fault(make, tmp_path / "dev-v1.1.json", tmp_path / "out")
+    require_facts(fault(make, tmp_path / "dev-v1.1.json", tmp_path / "out"), fact)
     assert names(tmp_path) == ["dev-v1.1.json"]

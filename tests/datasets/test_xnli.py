@@ -1,7 +1,5 @@
 from pathlib import Path
 
-import pytest
-
 from adiabat.config.dataset_settings import XnliSettings
 from adiabat.config.reader import read_settings
 from adiabat.core.errors import ConfigError
@@ -10,17 +8,11 @@ from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, LanguageGridSet
 from adiabat.datasets.xnli import make_xnli
 from tests.datasets.making import fault, maker, names, rows
+from tests.refused import refused, require_facts
 
 COLUMNS = (
-    "language",
-    "gold_label",
-    "sentence1_binary_parse",
-    "sentence1",
-    "sentence2",
-    "promptID",
-    "pairID",
-    "genre",
-    "match",
+    *("language", "gold_label", "sentence1_binary_parse", "sentence1", "sentence2"),
+    *("promptID", "pairID", "genre", "match"),
 )
 LABELS = ("neutral", "contradiction", "entailment")
 GREETINGS = {"ar": "مرحبا", "en": 'say "hello', "zh": "你好"}
@@ -63,11 +55,8 @@ def test_rows_of_one_pair_become_one_row_with_all_languages(tmp_path: Path) -> N
         "premise": {"ar": "مرحبا 0", "en": 'say "hello 0', "zh": "你好 0"},
         "hypothesis": {"ar": "مرحبا 0 ?", "en": 'say "hello 0 ?', "zh": "你好 0 ?"},
     }
-    assert (second["pair_id"], second["label"], second["hypothesis"]["zh"]) == (
-        "2",
-        "contradiction",
-        "你好 1 ?",
-    )
+    assert (second["pair_id"], second["label"]) == ("2", "contradiction")
+    assert second["hypothesis"]["zh"] == "你好 1 ?"
 
 
 def test_the_reader_reads_both_splits_as_language_grids(tmp_path: Path) -> None:
@@ -107,25 +96,17 @@ def test_pairs_that_lack_a_language_are_refused_dropped_or_written_in_the_chosen
     del incomplete[9]  # Pair 2 in Chinese.
     del incomplete[4]  # Pair 1 in English.
     source = xnli(tmp_path / "xnli.test.tsv", incomplete)
-    message = fault(make, source, tmp_path / "out")
-    assert message.startswith("2 faults: ")
-    for fact in (
-        f'{source}:2: pair "1"',
-        "none in en",
-        f'{source}:3: pair "2"',
-        "none in zh",
-        "xnli.incomplete = drop",
-    ):
-        assert fact in message
+    english, chinese = f'{source}:2: pair "1"', f'{source}:3: pair "2"'
+    facts = "2 faults: ", english, "none in en", chinese, "none in zh", "xnli.incomplete = drop"
+    require_facts(fault(make, source, tmp_path / "out"), *facts)
     record = make(source, tmp_path / "dropped", "xnli.incomplete=drop")
     assert record["notes"] == ["2 of 4 pairs of test left out: in fewer languages than others"]
     assert [pair["pair_id"] for pair in rows(tmp_path / "dropped" / "test.jsonl.gz")] == ["3", "4"]
     make(source, tmp_path / "chosen", 'xnli.languages=["ar"]')
     assert [list(pair["premise"]) for pair in rows(tmp_path / "chosen" / "test.jsonl.gz")] == [["ar"]] * 4
-    assert 'pair "1" must be in every language, got none in fr' in fault(
-        make, source, tmp_path / "none", 'xnli.languages=["ar", "fr"]'
-    )
-    with pytest.raises(ConfigError, match="xnli.languages"):
+    message = fault(make, source, tmp_path / "none", 'xnli.languages=["ar", "fr"]')
+    require_facts(message, 'pair "1" must be in every language, got none in fr')
+    with refused(ConfigError, "xnli.languages"):
         read_settings(XnliSettings, None, ["xnli.languages=[]"])
 
 
@@ -139,18 +120,15 @@ def test_every_fault_of_a_file_is_reported_with_its_line(tmp_path: Path) -> None
         "en\tneutral",
     ]
     source = xnli(tmp_path / "xnli.test.tsv", faulty)
-    message = fault(make, source, tmp_path / "out")
-    assert message.startswith("5 faults: ")
-    for fact in (
+    facts = (
         f'{source}:3: pair "1" must be in en once',
         f'{source}:4: pair "1" must have one label, got entailment, and neutral at {source}:2',
         f'{source}:5: "gold_label" must be entailment, neutral, contradiction or -, got maybe',
         f'{source}:6: "sentence1" must not be empty',
         f"{source}:7 must have 9 fields as the header has, got 2",
-    ):
-        assert fact in message
-    xnli(source, ["en\thello"], columns=("language", "text"))
-    assert "columns gold_label, sentence1, sentence2, pairID, got language, text" in fault(
-        make, source, tmp_path / "out"
     )
+    require_facts(fault(make, source, tmp_path / "out"), "5 faults: ", *facts)
+    xnli(source, ["en\thello"], columns=("language", "text"))
+    columns = "columns gold_label, sentence1, sentence2, pairID, got language, text"
+    require_facts(fault(make, source, tmp_path / "out"), columns)
     assert names(tmp_path) == ["xnli.test.tsv"]
