@@ -14,10 +14,10 @@ from adiabat.data.records import text_id
 from adiabat.distillation import student as layer
 from adiabat.distillation.student import STRENGTHS, fitted_layer, write_layer
 from adiabat.distillation.student_data import Lessons, build_targets, unit
-from adiabat.store.vector_store import Store
+from tests.distillation.worlds import TEXTS, rows_of
+from tests.refused import refused
 from tests.tiny import tiny_dual
 
-TEXTS = [f"a text of number {number} and colour {number * 7 % 11}" for number in range(80)]
 HELD_OUT = TEXTS[:5]
 
 
@@ -43,12 +43,8 @@ def test_a_map_that_there_is_is_found(width: int) -> None:
 def test_the_unit_of_vectors_changes_nothing(width: int) -> None:
     rows, towards = drawn(20, 4), drawn(20, width, seed=1)
     for scale in (1e-3, 1e3):
-        np.testing.assert_allclose(
-            rows @ fitted_layer(rows, towards),
-            scale * rows @ fitted_layer(scale * rows, towards),
-            rtol=1e-3,
-            atol=1e-5,
-        )
+        scaled = scale * rows @ fitted_layer(scale * rows, towards)
+        np.testing.assert_allclose(rows @ fitted_layer(rows, towards), scaled, rtol=1e-3, atol=1e-5)
 
 
 def test_the_strength_is_that_of_the_least_error_of_texts_left_out_one_by_one() -> None:
@@ -92,17 +88,10 @@ def lessons_of(folder: Path) -> Lessons:
     return Lessons(folder, {"texts": 75})
 
 
-def rows_of(store: Store, texts: list[str]) -> np.ndarray:
-    return store.gather(store.rows([text_id(text) for text in texts])).astype(np.float32)
-
-
 @pytest.mark.parametrize("width", [16, 32, 48])
 def test_a_layer_is_fitted_to_texts_that_are_not_held_out_and_kept(width: int, tmp_path: Path) -> None:
-    teacher, student, lessons = (
-        tiny_dual(seed=1),
-        tiny_dual(seed=2, width=width),
-        lessons_of(tmp_path / "lessons"),
-    )
+    teacher, student = tiny_dual(seed=1), tiny_dual(seed=2, width=width)
+    lessons = lessons_of(tmp_path / "lessons")
     targets = build_targets([teacher], lessons.folder, tmp_path, side="query")
     path = write_layer(student, targets, lessons, tmp_path)
     embedded = student.encode(TEXTS[5:], side="query")
@@ -119,11 +108,7 @@ def test_a_layer_is_fitted_to_texts_that_are_not_held_out_and_kept(width: int, t
 def test_a_layer_between_two_widths_needs_as_many_texts_as_the_student_has_numbers(tmp_path: Path) -> None:
     lessons, student = lessons_of(tmp_path / "lessons"), tiny_dual(width=96)
     targets = build_targets([tiny_dual()], lessons.folder, tmp_path, side="query")
-    said = (
-        "teachers must have at least 96 texts, the width of the student, "
-        "got 75 beside those held out; add texts"
-    )
-    with pytest.raises(DataError, match=said):
+    with refused(DataError, "teachers must have at least 96 texts", "got 75 beside those held out; "):
         write_layer(student, targets, lessons, tmp_path)
     assert not list(tmp_path.glob("layer-*"))
 
@@ -138,6 +123,5 @@ def test_of_many_texts_a_layer_is_fitted_to_those_of_the_smallest_digests(
     # Not those that come first.
     assert len(set(chosen) & set(TEXTS[5:45])) < 40
     found = np.load(write_layer(student, targets, lessons, tmp_path))
-    np.testing.assert_allclose(
-        found, fitted_layer(student.encode(chosen, side="query"), rows_of(targets, chosen)), atol=1e-4
-    )
+    wanted = fitted_layer(student.encode(chosen, side="query"), rows_of(targets, chosen))
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
