@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,20 +11,28 @@ import pytest
 from adiabat.core.errors import DataError
 
 
+def jsonl(rows: Iterable[object], *, end: str = "\n") -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + end for row in rows).encode()
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(data, asbytes=True))
+
+
+PACKERS = {".gz": gzip.compress, ".zst": zstd}
+
+
 def write(path: Path, *rows: object) -> Path:
     """Rows as JSON lines, bytes as they are; the ending says how they are compressed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = b"".join(
-        row if isinstance(row, bytes) else json.dumps(row, ensure_ascii=False).encode() + b"\n"
-        for row in rows
-    )
-    if path.suffix == ".zst":
-        data = pa.Codec("zstd").compress(data, asbytes=True)
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    data = b"".join(row if isinstance(row, bytes) else jsonl([row]) for row in rows)
+    path.write_bytes(PACKERS.get(path.suffix, bytes)(data))
     return path
 
 
-def refusal(read: Callable[..., object], *source: object, **options: object) -> str:
-    with pytest.raises(DataError) as caught:
+def refusal(
+    read: Callable[..., object], *source: object, error: type[Exception] = DataError, **options: object
+) -> str:
+    with pytest.raises(error) as caught:
         read(*source, **options)
     return str(caught.value)

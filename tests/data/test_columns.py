@@ -19,6 +19,7 @@ from adiabat.data.records import ExampleSet
 from adiabat.data.table_rows import Row, RowError
 from adiabat.dual_encoder.pair_data import read_pairs
 from tests.data.files import refusal, write
+from tests.refused import refused, require_facts
 
 fault = partial(refusal, read_examples)
 
@@ -54,33 +55,32 @@ def test_negatives_are_taken_by_number():
     names = ("query", "negative_10", "negative_2", "negative", "negative_x")
     assert Columns().find_all("negative", row(*names)) == ["negative", "negative_2", "negative_10"]
     assert Columns({"negative": "negative_2"}).find_all("negative", row(*names)) == ["negative_2"]
-    with pytest.raises(RowError, match=r'"bad" \(negative\)'):
+    with refused(RowError, '"bad" (negative)'):
         Columns({"negative": "bad"}).find_all("negative", row(*names))
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("value", "fault"),
     [
-        (None, 'f:1: "text" must not be empty'),
-        (" \u2003\n", 'f:1: "text" must not be empty'),
-        (3, 'f:1: "text" must be a text, got a number'),
-        (True, 'f:1: "text" must be a text, got true or false'),
-        (["a"], 'f:1: "text" must be a text, got a list'),
-        ({"a": 1}, 'f:1: "text" must be a text, got an object'),
-        ("half \ud83d of it", 'f:1: "text" must be Unicode text, got half of a surrogate pair'),
+        (None, "must not be empty"),
+        (" \u2003\n", "must not be empty"),
+        (3, "must be a text, got a number"),
+        (True, "must be a text, got true or false"),
+        (["a"], "must be a text, got a list"),
+        ({"a": 1}, "must be a text, got an object"),
+        ("half \ud83d of it", "must be Unicode text, got half of a surrogate pair"),
     ],
 )
-def test_a_text_must_be_a_text(value, message):
-    with pytest.raises(RowError) as caught:
+def test_a_text_must_be_a_text(value, fault):
+    with refused(RowError, f'f:1: "text" {fault}'):
         text_value(value, "text", "f:1")
-    assert str(caught.value) == message
 
 
 def test_whole_numbers_are_ids_in_decimal():
     assert id_value(31715818, "id", "f:1") == "31715818"
     assert id_value(-1, "id", "f:1") == "-1"
     for value in (1.0, True, None, "", np.float32(1)):
-        with pytest.raises(RowError, match='f:1: "id" must'):
+        with refused(RowError, 'f:1: "id" must'):
             id_value(value, "id", "f:1")
 
 
@@ -90,7 +90,7 @@ def test_entries_are_one_or_a_list():
     assert entries_value(7, "pos", "f:1") == ("7",)
     assert entries_value(None, "pos", "f:1") == entries_value([], "pos", "f:1") == ()
     for value in ("", ["a", ""], ["a", None], [["a"]], {"a": 1}):
-        with pytest.raises(RowError, match='f:1: "pos" must'):
+        with refused(RowError, 'f:1: "pos" must'):
             entries_value(value, "pos", "f:1")
 
 
@@ -98,9 +98,8 @@ def test_a_grid_has_objects_by_language_and_a_mapping_overrides_aliases():
     grid = row(premise={"en": "x"}, hypothesis={"en": "y"}, label="neutral")
     assert Columns().layout(grid, wanted=ALL) == "grid"
     assert Columns().find("positive", row("answer", "positive", "passage")) == "positive"
-    assert (
-        Columns({"positive": "answer"}).layout(row("question", "answer", "passage"), wanted=ALL) == "examples"
-    )
+    mapped = Columns({"positive": "answer"})
+    assert mapped.layout(row("question", "answer", "passage"), wanted=ALL) == "examples"
 
 
 @pytest.mark.parametrize(
@@ -123,21 +122,20 @@ def test_a_grid_has_objects_by_language_and_a_mapping_overrides_aliases():
     ],
 )
 def test_a_row_without_its_columns_is_refused_with_what_to_map(mapping, names, facts):
-    with pytest.raises(DataError, match="^pairs.jsonl:1843: must have ") as caught:
+    with refused(DataError, "pairs.jsonl:1843: must have ", *facts):
         Columns(mapping).layout(row(*names), wanted=ALL)
-    assert all(fact in str(caught.value) for fact in facts), caught.value
 
 
 @pytest.mark.parametrize(
-    ("mapping", "message"),
+    ("mapping", "facts"),
     [
-        ({"positve": "answer"}, "got positve; did you mean positive"),
-        ({"doc_id": "a", "query": "b"}, "columns must map names of one kind of row, got doc_id, query;"),
-        ({"doc_id": "a"}, "columns must map .*query, positive here, got doc_id; leave these out"),
+        ({"positve": "answer"}, ["got positve; did you mean positive"]),
+        ({"doc_id": "a", "query": "b"}, ["columns must map names of one kind", "got doc_id, query;"]),
+        ({"doc_id": "a"}, ["columns must map ", "query, positive here, got doc_id;"]),
     ],
 )
-def test_a_mapping_of_other_names_is_refused(mapping, message):
-    with pytest.raises(ConfigError, match=message):
+def test_a_mapping_of_other_names_is_refused(mapping, facts):
+    with refused(ConfigError, *facts):
         Columns(mapping).layout(row("a"), wanted=("grid", "examples"))
 
 
@@ -178,21 +176,15 @@ def test_rows_with_label_0_are_negatives_of_their_query(tmp_path: Path) -> None:
 
 
 def test_training_takes_labels_as_measuring_does(tmp_path: Path) -> None:
-    source = write(
-        tmp_path / "t.jsonl",
-        *LABELLED,
-        *({"query": f"q{n}", "passage": f"d {n}", "label": 1} for n in range(20)),
-    )
+    more = ({"query": f"q{n}", "passage": f"d {n}", "label": 1} for n in range(20))
+    source = write(tmp_path / "t.jsonl", *LABELLED, *more)
     pairs, validation = read_pairs(str(source), TrainDataSection(validation_fraction=0.2))
-    documents = list(pairs.texts.documents)
+    documents, queries = list(pairs.texts.documents), list(pairs.texts.queries)
     asked = {"a": {"a 1", "a 3"}, "b": {"b 2"}} | {f"q{n}": {f"d {n}"} for n in range(20)}
-    trained = list(
-        zip([*pairs.query, *validation.query], [*pairs.positive, *validation.positive], strict=True)
-    )
-    queries = list(pairs.texts.queries)
-    assert {(queries[query], documents[positive]) for query, positive in trained} == {
-        (q, d) for q, ds in asked.items() for d in ds
-    }
+    trained = [*zip(pairs.query, pairs.positive, strict=True)]
+    trained += zip(validation.query, validation.positive, strict=True)
+    found = {(queries[query], documents[positive]) for query, positive in trained}
+    assert found == {(query, answer) for query, answers in asked.items() for answer in answers}
     negatives = {
         query: {documents[row] for row in pairs.negatives[place]} for place, query in enumerate(queries)
     }
@@ -214,7 +206,7 @@ def test_a_list_of_labels_goes_with_a_list_of_documents(tmp_path: Path) -> None:
     path = write(tmp_path / "t.jsonl", {"query": "a", "positives": ["x", "y", "z"], "labels": [0, 1, 0]})
     assert listed(path)[0] == [("a", ("y",), ("x", "z"))]
     short = write(tmp_path / "s.jsonl", {"query": "a", "positives": ["x", "y"], "labels": [0]})
-    assert f'{short}:1: "labels" must hold a label for each of 2 documents, got 1; ' in fault(short)
+    require_facts(fault(short), f'{short}:1: "labels" ', "each of 2 documents, got 1; ")
 
 
 @pytest.mark.parametrize(
@@ -222,25 +214,15 @@ def test_a_list_of_labels_goes_with_a_list_of_documents(tmp_path: Path) -> None:
 )
 def test_graded_labels_are_refused_with_what_to_do(tmp_path: Path, value: object, shown: str) -> None:
     path = write(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "score": value})
-    assert fault(path) == (
-        f'{path}:1: "score" must be 0 or 1 (whether the document answers the query), '
-        f"got {shown}; write 1 if the document answers the "
-        "query and 0 if it does not, or set data.columns.label = '' to count every row as an answer"
-    )
+    facts = f'{path}:1: "score" must be 0 or 1', f"got {shown}; ", "data.columns.label = ''"
+    require_facts(fault(path), *facts)
     found, said = listed(path, columns={"label": ""})
     assert (found, said) == ([("a", ("x",), ())], ['ignored columns: "score"'])
 
 
 def test_labels_that_are_0_throughout_are_refused(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "t.jsonl",
-        {"query": "a", "passage": "x", "label": 0},
-        {"query": "b", "passage": "y", "label": 0},
-    )
-    assert (
-        fault(path)
-        == f"{path} must have a row with label 1, got label 0 in all 2; check what the labels mean"
-    )
+    path = write(tmp_path / "t.jsonl", *({"query": one, "passage": "x", "label": 0} for one in "ab"))
+    require_facts(fault(path), str(path), "a row with label 1, got label 0 in all 2; ")
 
 
 def test_a_score_beside_negatives_is_no_label_unless_it_is_named(tmp_path: Path) -> None:
@@ -271,11 +253,8 @@ def test_columns_that_people_write_are_read(
 
 
 def test_columns_that_are_not_read_are_named_once_with_the_nearest_known_name(tmp_path: Path) -> None:
-    rows = [
-        {"query": "a", "positive": "x", "negs": "y", "url": "u"},
-        {"query": "b", "positive": "x", "negs": "y", "Topics": "u"},
-    ]
-    path = write(tmp_path / "t.jsonl", *rows)
+    unread = {"negs": "y", "url": "u"}, {"negs": "y", "Topics": "u"}
+    path = write(tmp_path / "t.jsonl", *({"query": "a", "positive": "x", **more} for more in unread))
     told = (
         'ignored columns: "negs" (nearest known name: "neg"), "url", "Topics" (nearest known name: "topic")'
     )
@@ -286,9 +265,8 @@ def test_columns_that_are_not_read_are_named_once_with_the_nearest_known_name(tm
 
 
 def test_many_columns_are_named_in_a_short_line(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "t.jsonl", {"query": "a", "positive": "x", **{f"u{'v' * n}": 0 for n in range(5_000)}}
-    )
+    many = {f"u{'v' * n}": 0 for n in range(5_000)}
+    path = write(tmp_path / "t.jsonl", {"query": "a", "positive": "x", **many})
     (said,) = listed(path)[1]
     assert said.endswith(" and others")
     assert len(said) < 500
@@ -328,10 +306,7 @@ def test_a_text_that_looks_like_a_list_stays_one_where_the_format_has_lists(tmp_
 
 def test_a_list_that_could_be_misread_is_refused(tmp_path: Path) -> None:
     path = table(tmp_path / "t.csv", ("query", "positive"), ("a", "['x' 'y']"))
-    assert fault(path) == (
-        f"{path}:2: \"positive\" must be a text or a list, got a text that looks like a list: \"['x' 'y']\"; "
-        "write JSON lists, or JSON lines in place of CSV"
-    )
+    require_facts(fault(path), f'{path}:2: "positive" ', "looks like a list: \"['x' 'y']\"; ")
 
 
 @pytest.mark.parametrize(

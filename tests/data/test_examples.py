@@ -8,7 +8,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from adiabat.core.errors import ConfigError
@@ -16,6 +16,7 @@ from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet, LanguageGridSet, invented_id
 from adiabat.data.text_hashes import held_out_queries
 from tests.data.files import refusal, write
+from tests.refused import refused, require_facts
 
 fault = partial(refusal, read_examples)
 
@@ -31,9 +32,7 @@ def beir(folder: Path, *, ending: str = "", **splits: str) -> Path:
 
 def bare(data: ExampleSet | LanguageGridSet) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     assert isinstance(data, ExampleSet)
-    return [
-        (example.query_id, example.query, example.positives, example.negatives) for example in data.examples
-    ]
+    return [(one.query_id, one.query, one.positives, one.negatives) for one in data.examples]
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
@@ -122,9 +121,9 @@ def test_the_split_of_a_beir_folder_is_chosen(tmp_path):
     assert [example.query_id for example in read_examples(folder).examples] == ["1"]
     assert [example.query_id for example in read_examples(folder, split="train").examples] == ["2", "3"]
     assert read_examples(folder, split="train").name == "set/train"
-    assert "one of its splits (test, train), got dev; " in fault(folder, split="dev")
+    require_facts(fault(folder, split="dev"), "one of its splits (test, train), got dev; ")
     folder = beir(tmp_path / "other", dev="1\ta\t1\n", train="2\ta\t1\n")
-    assert "one of its splits (dev, train), got none; " in fault(folder)
+    require_facts(fault(folder), "one of its splits (dev, train), got none; ")
     assert read_examples(folder, usual_split="train").name == "other/train"
 
 
@@ -133,9 +132,7 @@ def test_queries_without_a_relevant_document_are_left_out_with_a_warning(tmp_pat
     with pytest.warns(UserWarning, match=r"test\.tsv: 1 of 2 queries have no score above 0 and are left out"):
         data = read_examples(folder)
     assert bare(data) == [("2", "two", ("a",), ())]
-    assert fault(beir(tmp_path / "none", test="1\ta\t0\n")).endswith(
-        "must hold at least one score above 0, got none; choose another split"
-    )
+    require_facts(fault(beir(tmp_path / "none", test="1\ta\t0\n")), "at least one score above 0, got none; ")
 
 
 def test_a_language_grid_keeps_the_languages_of_every_row(tmp_path):
@@ -179,9 +176,8 @@ def test_languages_left_out_of_a_grid_are_noted_with_the_rows_that_lack_them(tmp
         f"more row), zh ({path}:2 and 2 more rows); "
         "complete these rows to measure them",
     )
-    whole = read_examples(
-        write(tmp_path / "whole.jsonl", {"label": 0, "premise": {"en": "e"}, "hypothesis": {"en": "E"}})
-    )
+    alone = {"label": 0, "premise": {"en": "e"}, "hypothesis": {"en": "E"}}
+    whole = read_examples(write(tmp_path / "whole.jsonl", alone))
     assert isinstance(whole, LanguageGridSet)
     assert (whole.incomplete, whole.notes) == ({}, ())
 
@@ -206,10 +202,8 @@ def test_what_is_written_comes_back(tmp_path_factory, ending, triplets):
         pq.write_table(pa.Table.from_pylist(rows), path)
     else:
         write(path, *rows)
-    again = [
-        (query, list(positives), list(negatives))
-        for _, query, positives, negatives in bare(read_examples(path))
-    ]
+    read = bare(read_examples(path))
+    again = [(query, [*positives], [*negatives]) for _, query, positives, negatives in read]
     assert again == triplets
 
 
@@ -282,8 +276,7 @@ EN = {"premise": {"en": "e"}, "hypothesis": {"en": "E"}}
 )
 def test_every_fault_is_reported_with_its_line(tmp_path, rows, facts):
     path = write(tmp_path / "e.jsonl", *rows)
-    message = fault(path)
-    assert all(fact.format(path=path) in message for fact in facts), message
+    require_facts(fault(path), *(fact.format(path=path) for fact in facts))
 
 
 @pytest.mark.parametrize(
@@ -308,49 +301,35 @@ def test_every_fault_is_reported_with_its_line(tmp_path, rows, facts):
             "query-id\tcorpus-id\tscore\n1\ta\t1\n1\tb\t1001\n",
             [":3: \"score\" must be a whole number from -1,000 to 1,000, got '1001'"],
         ),
-        (
-            "1\td1\t2\n1\td2\t1\n",
-            [":1 must be the header query-id corpus-id score (by tabs), got 1 d1 2; add it"],
-        ),
-        ("1\td1\t1\n", [":1 must be the header query-id corpus-id score (by tabs), got 1 d1 1; add it"]),
+        ("1\td1\t2\n1\td2\t1\n", [":1 must be the header query-id corpus-id score ", "got 1 d1 2; "]),
+        ("1\td1\t1\n", [":1 must be the header query-id corpus-id score ", "got 1 d1 1; "]),
     ],
 )
 def test_faults_of_judgements_are_reported_with_their_line(tmp_path, qrels, facts):
     path = beir(tmp_path / "set") / "qrels" / "test.tsv"
     path.write_text(qrels)
-    message = fault(tmp_path / "set")
-    assert all(fact in message for fact in [str(path), *facts]), message
+    require_facts(fault(tmp_path / "set"), str(path), *facts)
 
 
 def test_faults_of_beir_queries_and_mapped_columns_are_reported(tmp_path):
     folder = beir(tmp_path / "set", test="1\ta\t1\n")
-    with pytest.raises(
-        ConfigError, match="columns must be left out for the BEIR folder .*, whose names are fixed, got query"
-    ):
+    with refused(ConfigError, "columns must be left out for the BEIR folder ", "got query"):
         read_examples(folder, columns={"query": "text"})
-    path = write(
-        folder / "queries.jsonl",
-        {"_id": "1", "text": "a"},
-        {"_id": "2", "text": ""},
-        {"_id": "1", "text": "b"},
-        {"_id": "4"},
-    )
-    message = fault(folder)
-    for fact in (
+    rows = {"_id": "1", "text": "a"}, {"_id": "2", "text": ""}, {"_id": "1", "text": "b"}, {"_id": "4"}
+    path = write(folder / "queries.jsonl", *rows)
+    require_facts(
+        fault(folder),
         "3 faults: ",
-        ':2: "text" must not be empty',
+        f'{path}:2: "text" must not be empty',
         ':3: query id must be unique, got "1" again',
         ':4: expected "_id" and "text"',
-    ):
-        assert fact in message
-    assert str(path) in message
+    )
 
 
 def test_a_language_grid_in_the_layout_of_the_hub_is_read(tmp_path):
     hypothesis = {"language": ["en", "fr"], "translation": ["E", "F"]}
-    data = read_examples(
-        write(tmp_path / "g.jsonl", {"label": 2, "premise": {"en": "e", "fr": "f"}, "hypothesis": hypothesis})
-    )
+    row = {"label": 2, "premise": {"en": "e", "fr": "f"}, "hypothesis": hypothesis}
+    data = read_examples(write(tmp_path / "g.jsonl", row))
     assert isinstance(data, LanguageGridSet)
     assert (data.labels, data.hypotheses) == (("contradiction",), ({"en": "E", "fr": "F"},))
 
@@ -362,29 +341,31 @@ def held_out(queries: list[str], fraction: float = 0.1, most: int = 10**6) -> se
     return {queries[row] for row in held_out_queries(queries, fraction, most)}
 
 
-def test_added_data_moves_no_query_to_the_other_side() -> None:
-    before = held_out(QUERIES[:700])
-    assert held_out(QUERIES) & set(QUERIES[:700]) == before
-    assert held_out(QUERIES[::-1]) == held_out(QUERIES)
-
-
-def test_under_a_limit_added_data_moves_no_query_from_training_to_validation() -> None:
-    before = held_out(QUERIES[:700], most=40)
-    assert len(before) == 40
-    assert held_out(QUERIES, most=40) & set(QUERIES[:700]) <= before
+@given(
+    some.lists(some.integers(0, 40), max_size=80),
+    some.integers(0, 80),
+    some.floats(0.05, 0.9),
+    some.integers(1, 30),
+)
+@example(numbers=list(range(2_000)), few=700, fraction=0.1, most=40)
+@example(numbers=[number % 40 for number in range(120)], few=60, fraction=0.5, most=29)
+def test_what_is_held_out_stays_held_out(numbers: list[int], few: int, fraction: float, most: int) -> None:
+    queries = [f"question {number}" for number in numbers]
+    part, every = set(queries[:few]), held_out(queries, fraction)
+    # Added data move no query to the other side, and under a limit none from training to validation.
+    assert every & part == held_out(queries[:few], fraction)
+    assert held_out(queries, fraction, most) & part <= held_out(queries[:few], fraction, most)
+    assert held_out(queries[::-1], fraction) == every
+    assert held_out(queries, fraction / 2) <= every
+    # Equal queries are on one side wherever the limit falls, which is reached up to the next of them.
+    rows = set(held_out_queries(queries, fraction, most).tolist())
+    assert not {queries[row] for row in rows} & {queries[row] for row in {*range(len(queries))} - rows}
+    copies = max(map(queries.count, every), default=0)
+    assert most - copies < len(rows) <= most or len(rows) == sum(query in every for query in queries) <= most
 
 
 def test_a_larger_share_contains_the_smaller_one() -> None:
     assert held_out(QUERIES, 0.05) < held_out(QUERIES, 0.1) < held_out(QUERIES, 0.999)
-
-
-@pytest.mark.parametrize("most", range(1, 30))
-def test_equal_queries_are_on_one_side_wherever_the_limit_falls(most: int) -> None:
-    queries = [f"question {number % 40}" for number in range(120)]
-    rows = set(held_out_queries(queries, 0.5, most).tolist())
-    assert len(rows) <= most
-    assert not {queries[row] for row in rows} & {queries[row] for row in range(120) if row not in rows}
-    assert len(rows) >= most - 2 or len(rows) == len(held_out_queries(queries, 0.5, 10**6))
 
 
 def test_the_choice_is_the_lowest_hashes_worked_by_hand() -> None:

@@ -4,7 +4,6 @@ one set of several.
 
 import csv
 import gzip
-import json
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -17,13 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.errors import ConfigError
 from adiabat.data.corpora import read_corpus, training_texts
 from adiabat.data.examples import ExampleReader, SourcePosition, read_examples, source_identity
 from adiabat.data.folders import place_of, split_of
 from adiabat.data.records import ExampleSet
 from adiabat.data.table_rows import count_rows, read_rows
 from tests.data.files import refusal, write
+from tests.refused import refused, require_facts
 
 fault = partial(refusal, read_examples)
 
@@ -70,19 +70,13 @@ def test_files_that_name_splits_are_read_by_split_and_never_together(
 ) -> None:
     table(tmp_path / train, TRAIN)
     table(tmp_path / test, TEST)
-    message = fault(tmp_path)
-    assert f"{tmp_path} must be read with one of its splits (" in message
-    assert "train" in message
-    assert f"name one as {tmp_path}?split=NAME" in message
-    assert (
-        queries(tmp_path, split="train")
-        == queries(f"{tmp_path}?split=train")
-        == [row["query"] for row in TRAIN]
-    )
+    split = f"{tmp_path} must be read with one of its splits ("
+    require_facts(fault(tmp_path), split, "train", f"name one as {tmp_path}?split=NAME")
+    wanted = [row["query"] for row in TRAIN]
+    assert queries(tmp_path, split="train") == queries(f"{tmp_path}?split=train") == wanted
     assert queries(f"{tmp_path}?split=test") == [row["query"] for row in TEST]
-    assert "), got dev; set data.split" in fault(tmp_path, split="dev")
-    with pytest.raises(DataError, match="must be read with one of its splits"):
-        place_of(tmp_path)
+    require_facts(fault(tmp_path, split="dev"), "), got dev; ", "data.split")
+    require_facts(refusal(place_of, tmp_path), split)
 
 
 @pytest.mark.parametrize(("train", "test"), [names for names in LAYOUTS if names[0].islower()])
@@ -127,20 +121,15 @@ def test_parts_of_the_only_split_are_read_in_order_and_counted(tmp_path: Path) -
         f"{tmp_path}/train_part2.jsonl:1",
     ]
     assert count_rows(tmp_path) == 4
-    assert (
-        source_identity(str(tmp_path), None)
-        == source_identity(str(tmp_path), "train")
-        == (str(tmp_path), "train")
-    )
+    identity = (str(tmp_path), "train")
+    assert source_identity(*identity) == source_identity(str(tmp_path), None) == identity
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv.gz", "parquet"])
 def test_a_stream_goes_on_in_the_file_and_line_where_it_stopped(tmp_path: Path, ending: str) -> None:
     for part in range(3):
-        table(
-            tmp_path / f"train-{part}.{ending}",
-            [{"query": f"q{part}{row}", "positive": "a"} for row in range(3)],
-        )
+        rows = [{"query": f"q{part}{row}", "positive": "a"} for row in range(3)]
+        table(tmp_path / f"train-{part}.{ending}", rows)
     expected = [f"q{part}{row}" for part in range(3) for row in range(3)]
     for size in (1, 2, 3, 4, 9):
         position, read = SourcePosition(), list[str]()
@@ -203,35 +192,24 @@ def test_a_corpus_is_read_with_all_of_its_splits_and_training_texts_are_not(tmp_
     documents = [{"_id": f"d{number}", "text": f"text {number}"} for number in range(5)]
     table(tmp_path / "files/train.jsonl", documents[:3])
     table(tmp_path / "files/test.jsonl", documents[3:])
-    parts = {
-        "train": datasets.Dataset.from_list(documents[:3]),
-        "test": datasets.Dataset.from_list(documents[3:]),
-    }
-    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
+    parts = {"train": documents[:3], "test": documents[3:]}
+    saved = {split: datasets.Dataset.from_list(rows) for split, rows in parts.items()}
+    datasets.DatasetDict(saved).save_to_disk(str(tmp_path / "saved"))
     for name in ("files", "saved"):
-        with pytest.warns(
-            UserWarning, match=rf"{name}: all of its splits are read as one corpus \(test, train\)"
-        ):
-            assert {document.doc_id for document in read_corpus(tmp_path / name)} == {
-                "d0",
-                "d1",
-                "d2",
-                "d3",
-                "d4",
-            }
+        said = rf"{name}: all of its splits are read as one corpus \(test, train\)"
+        with pytest.warns(UserWarning, match=said):
+            every = {document.doc_id for document in read_corpus(tmp_path / name)}
+        assert every == {document["_id"] for document in documents}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert [document.doc_id for document in read_corpus(f"{tmp_path / name}?split=test")] == [
-                "d3",
-                "d4",
-            ]
-        with pytest.raises(DataError, match=r"one of its splits \(test, train\), got none"):
-            training_texts(tmp_path / name)
+            some = [document.doc_id for document in read_corpus(f"{tmp_path / name}?split=test")]
+        assert some == ["d3", "d4"]
+        require_facts(refusal(training_texts, tmp_path / name), "one of its splits (test, train), got none")
 
 
 def test_a_split_of_a_folder_without_splits_is_refused(tmp_path: Path) -> None:
     table(tmp_path / "0.parquet", TRAIN)
-    with pytest.raises(ConfigError, match='split must be left out for .*, which has no splits, got "test"'):
+    with refused(ConfigError, "split must be left out for ", 'which has no splits, got "test"'):
         read_examples(tmp_path, split="test")
     assert "parts.jsonl" in fault(Path(write(tmp_path / "texts/parts.jsonl", *TRAIN)).parent)
 
@@ -255,37 +233,28 @@ def test_configurations_and_splits_of_a_card_are_read_as_it_says(tmp_path: Path)
     table(tmp_path / "late.jsonl", TEST)
     table(tmp_path / "other.jsonl", TEST)
     (tmp_path / "README.md").write_text(CARD)
-    assert f"must be read with a configuration, got faq, other; name one as {tmp_path}?config=faq" in fault(
-        tmp_path
-    )
-    assert "one of its splits (holdout, train), got none" in fault(f"{tmp_path}?config=faq")
+    require_facts(fault(tmp_path), "a configuration, got faq, other; ", f"{tmp_path}?config=faq")
+    require_facts(fault(f"{tmp_path}?config=faq"), "one of its splits (holdout, train), got none")
     assert len(queries(f"{tmp_path}?config=faq&split=train")) == len(TRAIN)
-    assert (
-        len(queries(f"{tmp_path}?config=faq", split="holdout"))
-        == len(queries(f"{tmp_path}?config=other"))
-        == len(TEST)
-    )
-    assert 'must have the configuration "none", got faq, other' in fault(f"{tmp_path}?config=none")
+    assert len(queries(f"{tmp_path}?config=faq", split="holdout")) == len(TEST)
+    assert len(queries(f"{tmp_path}?config=other")) == len(TEST)
+    require_facts(fault(f"{tmp_path}?config=none"), 'the configuration "none", got faq, other')
     (tmp_path / "README.md").write_text(CARD.replace("late.jsonl", "../late.jsonl"))
-    assert (
-        "README.md must be undamaged, got ValueError: the pattern ../late.jsonl, "
-        "which leads out of the folder" in fault(tmp_path)
-    )
+    require_facts(fault(tmp_path), "README.md must be undamaged, got ValueError: the pattern ../late.jsonl")
     (tmp_path / "README.md").write_text("---\nconfigs: [}\n---\n")
-    assert f"{tmp_path}/README.md must be undamaged" in fault(tmp_path)
+    require_facts(fault(tmp_path), f"{tmp_path}/README.md must be undamaged")
 
 
 def test_columns_that_nothing_maps_are_refused_in_an_address(tmp_path: Path) -> None:
-    path = write(tmp_path / "rows.jsonl", json.dumps({"a": 1}).encode() + b"\n")
-    with pytest.raises(ConfigError, match="must not name columns in its address, got query"):
+    path = write(tmp_path / "rows.jsonl", {"a": 1})
+    with refused(ConfigError, "must not name columns in its address, got query"):
         read_rows(f"{path}?query=a")
 
 
 def test_a_folder_of_text_files_is_a_corpus_of_a_document_each(tmp_path: Path) -> None:
     texts = {"b.txt": "One.\nTwo.\n", "law/train.txt": "Three", "law/a.TXT": "Four", "law/z.txt.gz": "Five"}
     for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+        write(tmp_path / name, text.encode())
     for name in ("README.txt", "LICENSE", ".hidden.txt"):
         (tmp_path / name).write_text("about it")
     expected = [
@@ -297,30 +266,22 @@ def test_a_folder_of_text_files_is_a_corpus_of_a_document_each(tmp_path: Path) -
     for read in (read_corpus, training_texts):
         assert [(document.doc_id, document.text) for document in read(tmp_path)] == expected
     assert count_rows(tmp_path) == 4
-    assert "b.txt: must have" in fault(tmp_path)
-    with pytest.raises(
-        ConfigError,
-        match='split must be left out for .*, each of whose text files is a document, got "train"',
-    ):
+    require_facts(fault(tmp_path), "b.txt: must have")
+    with refused(ConfigError, "split must be left out for ", 'text files is a document, got "train"'):
         read_corpus(f"{tmp_path}?split=train")
     (tmp_path / "law/broken.txt").write_bytes(b"line\nbad \xff\n")
     (tmp_path / "law/empty.txt").write_bytes(b" \n")
     told = refusal(lambda source: [*read_corpus(source)], tmp_path)
-    assert "law/broken.txt:2 must be UTF-8, got byte 0xff" in told
-    assert 'law/empty.txt: "text" must not be empty' in told
+    require_facts(told, "law/broken.txt:2 must be UTF-8, got byte 0xff", 'law/empty.txt: "text" must not')
 
 
 @pytest.mark.parametrize("beside", ["model.safetensors", "config.json", "notes.pdf"])
 def test_text_files_beside_others_are_no_corpus(tmp_path: Path, beside: str) -> None:
     for name in ("vocab.txt", beside):
         (tmp_path / name).write_text("x")
-    told = refusal(read_corpus, tmp_path)
-    assert "text files alone (.txt, each a document)" in told
-    assert "vocab.txt" in told
-    assert (
-        "must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, "
-        'got ".txt"; rename it' in refusal(read_corpus, tmp_path / "vocab.txt")
-    )
+    require_facts(refusal(read_corpus, tmp_path), "text files alone (.txt", "vocab.txt")
+    endings = ".jsonl, .csv, .tsv (each also .gz or .zst) or .parquet"
+    require_facts(refusal(read_corpus, tmp_path / "vocab.txt"), endings, 'got ".txt"; ')
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from adiabat.data.labelled import (
 )
 from adiabat.data.table_rows import Row, RowError
 from tests.data.files import refusal, write
+from tests.refused import refused, require_facts
 
 PAIRS = (
     {"set": "one", "a": "cat", "b": "dog", "score": 3},
@@ -43,47 +44,32 @@ def test_scored_pairs_keep_their_order_texts_and_sets(tmp_path):
 
 
 def test_other_columns_and_a_filter_are_read_and_the_name_tells_the_filter(tmp_path):
-    rows = [
-        {"s1": "x", "s2": "y", "gold": score, "lang": lang}
-        for score, lang in ((1, "en"), (2, "en"), (3, "de"), (4, "en"))
-    ]
-    pairs = read_scored_pairs(
-        write(tmp_path / "rows.jsonl", *rows), a="s1", b="s2", score="gold", where={"lang": "en"}
-    )
+    scored = ((1, "en"), (2, "en"), (3, "de"), (4, "en"))
+    rows = ({"s1": "x", "s2": "y", "gold": score, "lang": lang} for score, lang in scored)
+    path = write(tmp_path / "rows.jsonl", *rows)
+    pairs = read_scored_pairs(path, a="s1", b="s2", score="gold", where={"lang": "en"})
     assert pairs.scores.tolist() == [1, 2, 4]
     assert pairs.name == "rows/en"
 
 
 def test_labels_are_compared_as_settings_write_them(tmp_path):
     rows = [{"a": "x", "b": str(i), "label": label} for i, label in enumerate((1, 0, "1", 1.0, 2, True))]
-    pairs = read_labelled_pairs(write(tmp_path / "rows.jsonl", *rows))
-    assert pairs.together.tolist() == [True, False, True, True, False, False]
-    assert read_labelled_pairs(write(tmp_path / "rows.jsonl", *rows), positive="true").together.tolist() == [
-        False
-    ] * 5 + [True]
+    path = write(tmp_path / "rows.jsonl", *rows)
+    assert read_labelled_pairs(path).together.tolist() == [True, False, True, True, False, False]
+    assert read_labelled_pairs(path, positive="true").together.tolist() == [False] * 5 + [True]
 
 
 def test_labelled_texts_have_their_labels_as_texts(tmp_path):
-    texts = read_labelled_texts(
-        write(
-            tmp_path / "rows.jsonl",
-            {"text": "x", "label": 3},
-            {"text": "y", "label": "sport"},
-            {"text": "x", "label": 3.0},
-        )
-    )
-    assert (list(texts.texts), list(texts.labels), texts.distinct) == (
-        ["x", "y", "x"],
-        ["3", "sport", "3"],
-        ["3", "sport"],
-    )
+    labelled = ("x", 3), ("y", "sport"), ("x", 3.0)
+    rows = ({"text": text, "label": label} for text, label in labelled)
+    texts = read_labelled_texts(write(tmp_path / "rows.jsonl", *rows))
+    assert (list(texts.texts), list(texts.labels)) == (["x", "y", "x"], ["3", "sport", "3"])
+    assert texts.distinct == ["3", "sport"]
 
 
 def test_parallel_texts_remember_their_columns(tmp_path):
-    path = write(
-        tmp_path / "rows.jsonl",
-        *({"en": f"e{i}", "x": f"x{i}", "lang": lang} for i, lang in enumerate("ddf")),
-    )
+    rows = ({"en": f"e{i}", "x": f"x{i}", "lang": lang} for i, lang in enumerate("ddf"))
+    path = write(tmp_path / "rows.jsonl", *rows)
     sentences = read_parallel_texts(path, a="en", b="x", where={"lang": "d"})
     assert (list(sentences.a), list(sentences.b)) == (["e0", "e1"], ["x0", "x1"])
     assert (sentences.columns, sentences.name, len(sentences)) == (("en", "x"), "rows/d", 2)
@@ -166,8 +152,7 @@ DUPLICATES = [{"a": "x", "b": "y", "dup": label} for label in (False, True, True
 def test_rows_that_no_task_can_use_are_refused(
     tmp_path: Path, read: Callable[..., object], rows: list[object], options: dict[str, str], facts: list[str]
 ) -> None:
-    message = refusal(read, write(tmp_path / "rows.jsonl", *rows), **options)
-    assert all(fact in message for fact in facts), message
+    require_facts(refusal(read, write(tmp_path / "rows.jsonl", *rows), **options), *facts)
 
 
 def test_labels_must_be_separable() -> None:
@@ -176,12 +161,9 @@ def test_labels_must_be_separable() -> None:
 
     training = labelled("training", "x", "y", "z")
     require_separable(training, labelled("test", "z"))
-    with pytest.raises(DataError, match='data must have texts of at least two labels, got only "x"'):
+    with refused(DataError, "data must have texts of at least two labels", 'only "x"'):
         require_separable(labelled("data", "x", "x"))
-    with pytest.raises(
-        DataError,
-        match=r'training must have texts of every label of the test, got none for "u" \(2\), "v" \(1\)',
-    ):
+    with refused(DataError, "training must have texts of every label", 'none for "u" (2), "v" (1)'):
         require_separable(training, labelled("test", "u", "x", "v", "u"))
 
 
@@ -207,22 +189,15 @@ def test_a_filter_compares_numbers_and_truth_values_as_settings_write_them(tmp_p
     path = write(tmp_path / "rows.jsonl", *ROWS)
     assert texts(path, i="1") == ["y", "z"]
     assert texts(path, seen="true") == ["z"]
-    assert [plain_value(value) for value in (None, True, 3, 3.0, 0.5, "t")] == [
-        "",
-        "true",
-        "3",
-        "3",
-        "0.5",
-        "t",
-    ]
+    values = [None, True, 3, 3.0, 0.5, "t"]
+    assert [plain_value(value) for value in values] == ["", "true", "3", "3", "0.5", "t"]
 
 
 def test_a_filter_that_leaves_nothing_tells_what_there_is(tmp_path):
     path = write(tmp_path / "rows.jsonl", *ROWS)
-    assert refusal(texts, path, lang="de", split="dev").startswith(
-        f'{path} must have rows where "lang" is "de" and "split" is "dev", got none; '
-    )
-    assert '"split": ' in refusal(texts, path, langs="en")
+    facts = f"{path} must have rows where ", '"lang" is "de" and "split" is "dev", got none; '
+    require_facts(refusal(texts, path, lang="de", split="dev"), *facts)
+    require_facts(refusal(texts, path, langs="en"), '"split": ')
 
 
 def test_of_many_values_the_ten_most_frequent_are_named():
@@ -235,12 +210,12 @@ def test_of_many_values_the_ten_most_frequent_are_named():
 def test_columns_that_the_first_wanted_row_lacks_are_asked_for_together(tmp_path):
     path = write(tmp_path / "rows.jsonl", {"lang": "en"}, {"lang": "de", "sentence1": "x", "gold": 3})
     columns = {"a": "sentence", "score": "similarity"}
-    with pytest.raises(DataError) as caught:
-        selected_rows(path, columns, dict, split=None, where={"lang": "de"})
-    assert str(caught.value) == (
-        f'{path}:2 must have the columns "sentence" (a), "similarity" (score), '
-        'got "lang", "sentence1", "gold"; name others'
+    facts = (
+        f'{path}:2 must have the columns "sentence" (a), "similarity" (score)',
+        '"lang", "sentence1", "gold"; ',
     )
+    with refused(DataError, *facts):
+        selected_rows(path, columns, dict, split=None, where={"lang": "de"})
 
 
 def test_faults_of_later_rows_are_told_at_once_and_other_rows_are_not_looked_at(tmp_path):
@@ -263,35 +238,26 @@ def test_faults_of_later_rows_are_told_at_once_and_other_rows_are_not_looked_at(
 
 
 def test_a_table_of_faulty_lines_alone_is_told_by_its_lines(tmp_path):
-    assert "must be one JSON object" in refusal(texts, write(tmp_path / "rows.jsonl", 7), lang="en")
-    assert "must hold at least one row" in refusal(texts, write(tmp_path / "rows.jsonl"), lang="en")
-    # One line is at filter_fault, and no other passes the filter: the filter_fault may be why.
-    assert "rows.jsonl:1 must be one JSON object" in refusal(
-        texts, write(tmp_path / "rows.jsonl", 7, {"lang": "de", "a": "x"}), lang="en"
-    )
+    for rows, fact in (
+        ([7], "rows.jsonl:1 must be one JSON object"),
+        ([], "must hold at least one row"),
+        # One line is at fault, and no other passes the filter: the fault may be why.
+        ([7, {"lang": "de", "a": "x"}], "rows.jsonl:1 must be one JSON object"),
+    ):
+        require_facts(refusal(texts, write(tmp_path / "rows.jsonl", *rows), lang="en"), fact)
 
 
 def test_the_address_names_the_columns_of_its_own_table(tmp_path):
     path = write(tmp_path / "rows.jsonl", *({"body": f"x{i}", "class": i % 2} for i in range(3)))
     texts = read_labelled_texts(f"{path}?text=body&label=class")
-    assert (list(texts.texts), list(texts.labels), texts.name) == (
-        ["x0", "x1", "x2"],
-        ["0", "1", "0"],
-        "rows",
-    )
+    assert (list(texts.texts), list(texts.labels)) == (["x0", "x1", "x2"], ["0", "1", "0"])
+    assert texts.name == "rows"
     # Settings name those of tables whose address names none.
-    assert list(read_labelled_texts(f"{path}?label=class", text="body", label="label").labels) == [
-        "0",
-        "1",
-        "0",
-    ]
-    with pytest.raises(
-        ConfigError,
-        match="must not name query in its address: the task reads text, label, which its settings name",
-    ):
+    other = read_labelled_texts(f"{path}?label=class", text="body", label="label")
+    assert list(other.labels) == ["0", "1", "0"]
+    with refused(ConfigError, "must not name query in its address", "reads text, label, "):
         read_labelled_texts(f"{path}?query=body")
-    with pytest.raises(ConfigError, match="must not name text in its address: the task reads a, b, score"):
+    with refused(ConfigError, "must not name text in its address", "reads a, b, score"):
         read_scored_pairs(f"{path}?text=body")
-    assert 'must have the columns "kind" (label), got "body", "class"' in refusal(
-        read_labelled_texts, f"{path}?text=body&label=kind"
-    )
+    facts = 'must have the columns "kind" (label)', 'got "body", "class"'
+    require_facts(refusal(read_labelled_texts, f"{path}?text=body&label=kind"), *facts)

@@ -14,16 +14,15 @@ from adiabat.data.language_grids import (
 )
 from adiabat.data.records import LanguageGridSet
 from tests.data.files import write
+from tests.refused import refused
+
+LANGUAGES = ("ar", "de", "en")
 
 
 def grid() -> LanguageGridSet:
-    premises = tuple(
-        {language: f"{language} {number}" for language in ("ar", "de", "en")} for number in range(2)
-    )
-    hypotheses = tuple(
-        {language: f"{language} so {number}" for language in ("ar", "de", "en")} for number in range(2)
-    )
-    return LanguageGridSet("pairs", ("ar", "de", "en"), ("entailment", "neutral"), premises, hypotheses)
+    premises = tuple({language: f"{language} {n}" for language in LANGUAGES} for n in range(2))
+    hypotheses = tuple({language: f"{language} so {n}" for language in LANGUAGES} for n in range(2))
+    return LanguageGridSet("pairs", LANGUAGES, ("entailment", "neutral"), premises, hypotheses)
 
 
 def test_languages_are_taken_in_the_order_asked_for_and_each_once():
@@ -60,15 +59,13 @@ def test_nothing_is_said_of_other_languages_where_some_are_named():
     ],
 )
 def test_unknown_languages_are_refused_with_near_ones(languages: list[str], facts: list[str]) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, *facts):
         select_languages(replace(grid(), incomplete={"zh": "g.jsonl:4"}), languages)
-    assert all(fact in str(caught.value) for fact in facts), caught.value
 
 
 def test_every_label_is_needed() -> None:
-    with pytest.raises(
-        DataError,
-        match=r"^g\.jsonl must have sentence pairs of every label .*, got none of contradiction; add",
+    with refused(
+        DataError, "g.jsonl must have sentence pairs of every label ", "got none of contradiction; "
     ):
         require_every_label(grid(), source="g.jsonl")
     require_every_label(replace(grid(), labels=("contradiction", "neutral", "entailment")), source="g.jsonl")
@@ -111,11 +108,8 @@ def test_questions_find_their_paragraphs_by_the_key(tmp_path):
 
 
 def test_languages_of_only_one_table_are_left_out_and_named(tmp_path):
-    grid = read(
-        tmp_path,
-        [{**row, "fr": "?", "pt-BR": "?"} for row in QUESTIONS],
-        [{**row, "zh": row["en"]} for row in PARAGRAPHS],
-    )
+    questions = [{**row, "fr": "?", "pt-BR": "?"} for row in QUESTIONS]
+    grid = read(tmp_path, questions, [{**row, "zh": row["en"]} for row in PARAGRAPHS])
     assert grid.languages == ("de", "en")
     assert grid.notes == (
         f"fr, pt-BR left out: only {tmp_path / 'q.jsonl'} has them",
@@ -130,101 +124,84 @@ def test_a_subset_of_languages_may_be_incomplete_elsewhere(tmp_path):
 
 def test_indonesian_is_a_language_where_it_is_asked_for(tmp_path):
     questions = [{**row, "qid": row["id"], "id": f"apa {row['id']}"} for row in QUESTIONS]
-    grid = read(
-        tmp_path,
-        questions,
-        [{**row, "id": f"itu {row['para']}"} for row in PARAGRAPHS],
-        languages=["en", "id"],
-    )
+    paragraphs = [{**row, "id": f"itu {row['para']}"} for row in PARAGRAPHS]
+    grid = read(tmp_path, questions, paragraphs, languages=["en", "id"])
     assert (grid.languages, grid.ids, grid.questions[0]["id"]) == (("en", "id"), ("a", "b", "c"), "apa a")
 
 
 def test_an_unknown_language_is_refused_with_near_ones(tmp_path):
-    with pytest.raises(
-        ConfigError,
-        match=r"languages must be of both .*q.jsonl and .*p.jsonl \(de, en, "
-        r"title\), got da;",
-    ):
-        read(
-            tmp_path,
-            [{**row, "title": "T"} for row in QUESTIONS],
-            [{**row, "title": "T"} for row in PARAGRAPHS],
-            languages=["en", "da"],
-        )
+    questions, paragraphs = ([{**row, "title": "T"} for row in rows] for rows in (QUESTIONS, PARAGRAPHS))
+    with refused(ConfigError, "q.jsonl and ", "p.jsonl (de, en, title), got da;"):
+        read(tmp_path, questions, paragraphs, languages=["en", "da"])
 
 
 def test_texts_missing_in_a_row_are_all_told_with_their_lines(tmp_path):
     paragraphs = changed(changed(PARAGRAPHS, 0, de=None, en=None), 1, en=" ")
-    with pytest.raises(DataError) as caught:
-        read(tmp_path, changed(QUESTIONS, 1, de=None), paragraphs)
-    assert str(caught.value) == (
-        f"3 faults: {tmp_path}/q.jsonl:2: a text must be there in every language, got none in de; "
-        f"{tmp_path}/p.jsonl:1: a text must be there in every language, got none in de, en; "
-        f'{tmp_path}/p.jsonl:2: "en" must not be empty; complete these rows, or name fewer languages'
+    faults = (
+        "3 faults: ",
+        f"{tmp_path}/q.jsonl:2: a text must be there in every language, got none in de; ",
+        f"{tmp_path}/p.jsonl:1: a text must be there in every language, got none in de, en; ",
+        f'{tmp_path}/p.jsonl:2: "en" must not be empty; ',
     )
+    with refused(DataError, *faults):
+        read(tmp_path, changed(QUESTIONS, 1, de=None), paragraphs)
 
 
 @pytest.mark.parametrize(
-    ("questions", "paragraphs", "message"),
+    ("questions", "paragraphs", "facts"),
     [
         (
             changed(QUESTIONS, 2, para="9-9"),
             PARAGRAPHS,
-            r'q.jsonl:3: "para" must name a paragraph of .*p.jsonl, got unknown '
-            r'"9-9"; add the paragraphs, or leave',
+            ['q.jsonl:3: "para" must name a paragraph of ', 'p.jsonl, got unknown "9-9"; '],
         ),
         (
             [{**row, "para": "x"} for row in QUESTIONS],
             PARAGRAPHS,
-            r'3 faults: .*q.jsonl:1: "para" .*q.jsonl:2: "para" .*q.jsonl:3: "para"',
+            ["3 faults: ", *(f'q.jsonl:{line}: "para" ' for line in (1, 2, 3))],
         ),
         (
             changed(QUESTIONS, 2, id="a"),
             PARAGRAPHS,
-            r'q.jsonl:3: the name of a question must be unique, got "a" again, first at '
-            r".*q.jsonl:1; rename or remove the duplicates",
+            ["q.jsonl:3: the name of a question must be unique", 'got "a" again, first at ', "q.jsonl:1; "],
         ),
         (
             QUESTIONS,
             changed(PARAGRAPHS, 1, para="0-1"),
-            r'^[^;]*p.jsonl:2: "para" must be unique, got "0-1" again, first at .*p.jsonl:1; rename or',
+            ['p.jsonl:2: "para" must be unique, got "0-1" again, first at ', "p.jsonl:1; "],
         ),
         (
             changed(QUESTIONS, 0, para=None),
             PARAGRAPHS,
-            r'q.jsonl:1 must have the column "para", got "id", "de", "en"; set key to the column',
+            ['q.jsonl:1 must have the column "para", got "id", "de", "en"; ', "key"],
         ),
         (
             QUESTIONS,
             [*PARAGRAPHS[:1], {**PARAGRAPHS[0], "para": "0-0"}],
-            r"2 faults: .*two different paragraphs in de, got one; .* in en",
+            ["2 faults: ", "two different paragraphs in de, got one; ", " in en"],
         ),
-        (QUESTIONS, PARAGRAPHS[:0], r"p.jsonl must hold at least one row, got none"),
+        (QUESTIONS, PARAGRAPHS[:0], ["p.jsonl must hold at least one row, got none"]),
         (
             QUESTIONS,
             [{"para": row["para"], "zh": "x"} for row in PARAGRAPHS],
-            r"must share columns named by the code of a language, got de, en and zh; name them in languages",
+            ["named by the code of a language, got de, en and zh; ", "languages"],
         ),
     ],
 )
-def test_what_cannot_be_measured_is_refused(tmp_path, questions, paragraphs, message):
-    with pytest.raises(DataError, match=message):
+def test_what_cannot_be_measured_is_refused(tmp_path, questions, paragraphs, facts):
+    with refused(DataError, *facts):
         read(tmp_path, questions, paragraphs)
 
 
 def test_lines_that_are_no_rows_are_told_with_the_rest(tmp_path):
-    path = write(tmp_path / "q.jsonl", *QUESTIONS)
-    path.write_text(path.read_text(encoding="utf-8") + "nonsense\n", encoding="utf-8")
-    with pytest.raises(
-        DataError, match=r"2 faults: .*q.jsonl:4 must be one JSON object.*; .*p.jsonl:1: a text must be there"
-    ):
-        read_question_grid(path, write(tmp_path / "p.jsonl", *changed(PARAGRAPHS, 0, de=None)))
+    path = write(tmp_path / "q.jsonl", *QUESTIONS, b"nonsense\n")
+    paragraphs = write(tmp_path / "p.jsonl", *changed(PARAGRAPHS, 0, de=None))
+    facts = "2 faults: ", "q.jsonl:4 must be one JSON object", "p.jsonl:1: a text must be there"
+    with refused(DataError, *facts):
+        read_question_grid(path, paragraphs)
 
 
 def test_columns_in_an_address_of_questions_are_refused_since_settings_name_them(tmp_path: Path) -> None:
     questions, paragraphs = write(tmp_path / "q.jsonl", *QUESTIONS), write(tmp_path / "p.jsonl", *PARAGRAPHS)
-    with pytest.raises(
-        ConfigError,
-        match="got query; settings name those",
-    ):
+    with refused(ConfigError, "got query; settings name those"):
         read_question_grid(f"{questions}?query=en", paragraphs)

@@ -45,9 +45,8 @@ def test_grams_ignore_case_punctuation_and_width_and_take_characters_where_words
     ],
 )
 def test_symbols_and_vowel_signs_are_not_dropped(first: str, second: str) -> None:
-    assert near(
-        [first, f"price of {first} in May"], signatures([second, f"price of {second} in May"])
-    ).tolist() == [False, False]
+    texts, others = ([one, f"price of {one} in May"] for one in (first, second))
+    assert near(texts, signatures(others)).tolist() == [False, False]
     assert near([first, first.upper()], signatures([first])).all()
     assert near(["?", "—"], signatures(["!", ""])).tolist() == [False, False]
 

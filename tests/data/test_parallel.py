@@ -1,7 +1,5 @@
 """Texts with their translations: every layout, what is passed over, and what is wrong with a file."""
 
-import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +7,12 @@ import pytest
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.parallel import ParallelSource, Translation, parallel_sources, read_parallel
+from tests.data.files import write
+from tests.refused import refused
 
 
 def table(path: Path, *rows: dict[str, Any]) -> str:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
+    return str(write(path, *rows))
 
 
 def found(path: str, **options: Any) -> list[tuple[str, str, str]]:
@@ -55,39 +54,22 @@ def test_a_language_that_looks_like_an_id_is_read_where_it_is_asked_for(tmp_path
 
 
 def test_columns_that_say_something_else_are_no_languages(tmp_path: Path) -> None:
-    row = {
-        "en": "one",
-        "de": "eins",
-        "pt_BR": "um",
-        "doc_id": "x",
-        "qid": "q",
-        "pid": "p",
-        "idx": 3,
-        "src_lang": "en",
-        "sid": "s",
-        "seg_id": "t",
-        "url_en": "u",
-    }
+    meta = {"doc_id": "x", "qid": "q", "pid": "p", "idx": 3, "sid": "s", "seg_id": "t"}
+    row = {"en": "one", "de": "eins", "pt_BR": "um", **meta, "src_lang": "en", "url_en": "u"}
     assert found(table(tmp_path / "a.jsonl", row)) == [("de", "one", "eins"), ("pt_BR", "one", "um")]
 
 
 def test_a_language_begins_anew_behind_a_gap(tmp_path: Path) -> None:
-    wide = table(
-        tmp_path / "a.jsonl",
-        {"en": "1", "de": "a", "fr": "b"},
-        {"en": "2", "fr": "c"},
-        {"en": "3", "de": "d", "fr": "e"},
-    )
+    rows = {"en": "1", "de": "a", "fr": "b"}, {"en": "2", "fr": "c"}, {"en": "3", "de": "d", "fr": "e"}
+    wide = table(tmp_path / "a.jsonl", *rows)
     begun = [(one.language, one.source) for one in read_parallel(ParallelSource(wide)) if one.begins]
     assert begun == [("de", "1"), ("fr", "1"), ("de", "3")]
     nested = table(
         tmp_path / "n.jsonl", *[{"premise": {"en": "1", "de": "a"}, "hypothesis": {"en": "2", "de": "b"}}] * 2
     )
     assert [one.begins for one in read_parallel(ParallelSource(nested))] == [True, False, False, False]
-    told = table(
-        tmp_path / "b.jsonl",
-        *({"lang": language, "en": "1", "x": "a"} for language in ("de", "fr", "de", "fr")),
-    )
+    labelled = ({"lang": language, "en": "1", "x": "a"} for language in ("de", "fr", "de", "fr"))
+    told = table(tmp_path / "b.jsonl", *labelled)
     assert [one.begins for one in read_parallel(ParallelSource(told))] == [True, True, False, False]
     own, its = files(tmp_path, "one\n\nthree\nfour\n", "eins\n\ndrei\nvier\n")
     assert [one.begins for one in read_parallel(ParallelSource(own, its))] == [True, True, False]
@@ -95,29 +77,21 @@ def test_a_language_begins_anew_behind_a_gap(tmp_path: Path) -> None:
 
 def test_languages_that_are_no_codes_are_told(tmp_path: Path) -> None:
     for label in ("pt/BR", "../../up", "validation", "corpus"):
-        with pytest.raises(
-            DataError,
-            match=r"a.jsonl:1: a language must be a code such as de or pt-BR, got '.*'; write its code",
-        ):
+        with refused(DataError, "a.jsonl:1: a language must be a code ", f"got '{label}'; "):
             found(table(tmp_path / "a.jsonl", {"lang": label, "en": "one", "x": "eins"}))
-    with pytest.raises(
-        ConfigError,
-        match=r"a language must be a code such as de or pt-BR, got 2 faults: 'a/b'; 'German'; write its code",
-    ):
+    with refused(ConfigError, "a language must be a code ", "got 2 faults: 'a/b'; 'German'; "):
         parallel_sources(["a.jsonl"], source="a/b", languages=["de", "German"])
 
 
 def test_another_source_language(tmp_path: Path) -> None:
-    assert found(table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"}), source="de") == [
-        ("en", "eins", "one")
-    ]
+    path = table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"})
+    assert found(path, source="de") == [("en", "eins", "one")]
 
 
 def test_csv_and_tsv_and_packed_rows(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("en,de\none,eins\ntwo,\n")
-    (tmp_path / "a.tsv").write_text("en\tde\none\teins\n")
-    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
-        file.write('{"en": "one", "de": "eins"}\n')
+    write(tmp_path / "a.csv", b"en,de\none,eins\ntwo,\n")
+    write(tmp_path / "a.tsv", b"en\tde\none\teins\n")
+    write(tmp_path / "a.jsonl.gz", {"en": "one", "de": "eins"})
     for name in ("a.csv", "a.tsv", "a.jsonl.gz"):
         assert found(str(tmp_path / name)) == [("de", "one", "eins")]
 
@@ -140,11 +114,9 @@ def test_two_files_that_go_line_by_line(tmp_path: Path) -> None:
 
 def test_the_language_of_a_file_is_told_by_its_name_or_by_the_user(tmp_path: Path) -> None:
     own, its = files(tmp_path, "one\n", "eins\n", names=("one.txt", "German.txt"))
-    with pytest.raises(
-        DataError, match=r"German.txt must end in the code of its language, as corpus.de does, got none"
-    ):
+    with refused(DataError, "German.txt must end in the code of its language", "got none"):
         found(own, translation=its)
-    with pytest.raises(DataError, match=r"name the only language that is learned \(languages\)"):
+    with refused(DataError, "the only language that is learned (languages)"):
         found(own, translation=its, languages=("de", "fr"))
     assert found(own, translation=its, languages=("de",)) == [("de", "one", "eins")]
     own, its = files(tmp_path, "one\n", "eins\n", names=("n.en.tok", "n.de.tok"))
@@ -155,10 +127,7 @@ def test_the_language_of_a_file_is_told_by_its_name_or_by_the_user(tmp_path: Pat
 
 def test_files_of_different_length_are_told_with_both_lengths(tmp_path: Path) -> None:
     own, its = files(tmp_path, "one\ntwo\nthree\n", "eins\nzwei\n")
-    with pytest.raises(
-        DataError,
-        match=r"text.de must have as many lines as .*text.en, one for each sentence, got 2 beside 3",
-    ):
+    with refused(DataError, "text.de must have as many lines as ", "text.en, ", "got 2 beside 3"):
         found(own, translation=its)
 
 
@@ -167,12 +136,9 @@ def test_files_of_different_length_are_told_with_both_lengths(tmp_path: Path) ->
     [
         (
             [{"de": "eins", "fr": "un"}],
-            'a.jsonl:1: must have a text in "en", the source language, got de, fr; name the language',
+            'a.jsonl:1: must have a text in "en", the source language, got de, fr; ',
         ),
-        (
-            [{"en": "one", "title": "x"}],
-            "a.jsonl:1: must have a translation beside en, got en, title; add one",
-        ),
+        ([{"en": "one", "title": "x"}], "a.jsonl:1: must have a translation beside en, got en, title; "),
         ([{"en": "one", "de": "eins"}, {"en": " ", "de": "zwei"}], 'a.jsonl:2: "en" must not be empty'),
         (
             [{"en": "one", "de": "eins"}, {"en": "two", "de": 2}],
@@ -187,12 +153,11 @@ def test_files_of_different_length_are_told_with_both_lengths(tmp_path: Path) ->
 )
 def test_faults_name_the_line(tmp_path: Path, rows: list[dict[str, Any]], told: str) -> None:
     path = table(tmp_path / "a.jsonl", *rows)
-    with pytest.raises(DataError) as caught:
+    with refused(DataError, told):
         found(path)
-    assert told in str(caught.value)
 
 
 def test_columns_in_an_address_are_refused_since_languages_are_settings(tmp_path: Path) -> None:
     path = table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"})
-    with pytest.raises(ConfigError, match="got text; settings name those"):
+    with refused(ConfigError, "got text; settings name those"):
         found(f"{path}?text=de")

@@ -10,6 +10,7 @@ from adiabat.data.examples import ExampleReader, SourcePosition, read_examples, 
 from adiabat.data.records import ExampleSet
 from adiabat.data.sources import Source, with_columns, with_split
 from tests.data.files import write
+from tests.refused import refused
 
 
 def test_an_address_is_taken_apart_and_put_together_again() -> None:
@@ -31,7 +32,7 @@ def test_a_question_mark_in_the_name_of_a_file_is_no_address(tmp_path: Path) -> 
     read = read_examples(f"{odd}?query=frage")
     assert isinstance(read, ExampleSet)
     assert read.examples[0].query == "a"
-    with pytest.raises(DataError, match=r"gone\?\.jsonl must exist, got no such file"):
+    with refused(DataError, "gone?.jsonl must exist, got no such file"):
         read_examples(tmp_path / "gone?.jsonl")
 
 
@@ -47,14 +48,13 @@ def test_a_question_mark_in_the_name_of_a_file_is_no_address(tmp_path: Path) -> 
     ],
 )
 def test_what_is_no_address_is_told(query: str, facts: list[str]) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, *facts):
         Source.of(f"b.csv?{query}")
-    assert [fact for fact in facts if fact not in str(caught.value)] == []
 
 
 def test_two_splits_for_one_set_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", {"query": "a", "positive": "b"})
-    with pytest.raises(ConfigError, match='must name one split, got "train" and "test"'):
+    with refused(ConfigError, 'must name one split, got "train" and "test"'):
         read_examples(f"{tmp_path}?split=train", split="test")
 
 
@@ -65,18 +65,15 @@ def test_every_reader_of_examples_and_documents_maps_the_columns_of_an_address(t
     assert isinstance(read, ExampleSet)
     streamed = next(stream_examples(address).examples)
     tape = next(ExampleReader(address).read(SourcePosition(), 1))
-    assert {(each.query, each.positives) for each in (read.examples[0], streamed, tape)} == {
-        ("who?", ("she",))
-    }
+    every = {(each.query, each.positives) for each in (read.examples[0], streamed, tape)}
+    assert every == {("who?", ("she",))}
     assert (read.name, read.examples[0].location) == ("a", f"{path}:2")
     assert [document.doc_id for document in read_corpus(f"{path}?doc_id=nr&text=dokument")] == ["7"]
 
 
 def test_a_message_does_not_advise_the_mapping_that_was_given(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"frage,dokument\nwho?,she\n")
-    with pytest.raises(DataError, match=r'must have "frage" \(query\), "antwort" \(positive\)'):
+    with refused(DataError, 'must have "frage" (query), "antwort" (positive)'):
         read_examples(f"{path}?query=frage&positive=antwort")
-    with pytest.raises(
-        DataError, match=r'must have "frage" \(query\), "positive" .* got "frage", "dokument"'
-    ):
+    with refused(DataError, 'must have "frage" (query), "positive" ', 'got "frage", "dokument"'):
         read_examples(f"{path}?query=frage")
