@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import signal
 import sys
 import time
@@ -20,14 +21,8 @@ from tests.tiny import save_tiny
 # The recipe `quick` has a search before its run, and embeds thousands of texts: tests of it are in
 # `adiabatic`.
 FAST = (
-    "--recipe",
-    "paper",
-    "--set",
-    "tune.max_epochs=2",
-    "--set",
-    "tune.batches_per_epoch=2",
-    "--set",
-    "data.validation_fraction=0.4",
+    *("--recipe", "paper", "--set", "tune.max_epochs=2", "--set", "tune.batches_per_epoch=2"),
+    *("--set", "data.validation_fraction=0.4"),
 )
 DOCUMENTS = [
     {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"}
@@ -54,8 +49,6 @@ class Said:
 
 
 Run = Callable[..., Said]
-Mistake = tuple[tuple[str, ...], *tuple[str, ...]]
-"""A command, and words that its one line must hold."""
 
 
 def lines(path: Path, rows: Sequence[object]) -> None:
@@ -67,7 +60,9 @@ def lines(path: Path, rows: Sequence[object]) -> None:
 def run_in_process(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]
 ) -> Said:
-    monkeypatch.setattr(sys, "argv", ["adiabat", *arguments])
+    """Run a command; the first of its words may be a command line with further ones."""
+    first, *more = arguments or ("",)
+    monkeypatch.setattr(sys, "argv", ["adiabat", *shlex.split(first), *more])
     capsys.readouterr()
     before = signal.getsignal(signal.SIGINT)
     try:

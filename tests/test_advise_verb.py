@@ -44,9 +44,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_world(here)
     lines(here / "held.jsonl", other_pairs("other", 12))
     lines(here / "tied.jsonl", [{"query": f"question {row}", "pos": ["d0", f"d{row}"]} for row in range(20)])
-    lines(here / "few.jsonl", other_pairs("few", 9))
-    lines(here / "copy.jsonl", PAIRS)
-    lines(here / "empty.jsonl", [])
     lines(here / "absent.jsonl", [{"query": f"question {row}", "pos": [f"d{row + 5}"]} for row in range(20)])
     return here
 
@@ -239,36 +236,6 @@ def test_an_earlier_advice_is_replaced_and_anything_else_is_not(
     assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "facts"),
-    [
-        (("few.jsonl",), ["few must hold at least 10 queries", "got 9 of 9"]),
-        (
-            ("pairs.jsonl", "--retain", "store", "few.jsonl"),
-            ["few must hold at least 10 queries", "got 9 of 9"],
-        ),
-        (("empty.jsonl",), ["empty.jsonl"]),
-        (("absent.jsonl",), ["d20", "absent.jsonl:16"]),
-        (
-            ("pairs.jsonl", "--retain", "store", "pairs.jsonl"),
-            ["--retain must be another data set than the target"],
-        ),
-        (
-            ("pairs.jsonl", "--retain", "store", "copy.jsonl"),
-            ["another data set than pairs.jsonl, which has 20 of the 20 rows of copy.jsonl"],
-        ),
-        (("pairs.jsonl", "--retain", "store"), ["--retain takes two words"]),
-        (("pairs.jsonl", *setting("advise.queries=9")), ["advise.queries must be", "10"]),
-        (("pairs.jsonl", *setting("run.device=tpu")), ["run.device must be auto, cpu"]),
-    ],
-)
-def test_bad_input_is_refused_in_one_line_and_nothing_is_written(
-    run: Callable[..., Said], tmp_path: Path, arguments: tuple[str, ...], facts: list[str]
-) -> None:
-    assert_refused(run(*arguments), *facts)
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_job_that_was_trained_on_nearly_all_queries_gets_no_advice(
     job: Path, run: Callable[..., Said], tmp_path: Path, world: Path
 ) -> None:
@@ -284,16 +251,6 @@ def test_a_job_that_was_trained_on_nearly_all_queries_gets_no_advice(
 def test_missing_documents_are_dropped_on_request(run: Callable[..., Said], tmp_path: Path) -> None:
     assert run("absent.jsonl", *setting("data.missing=drop")).code == 0
     assert read_result(tmp_path / "out" / "result.json", Advice).target.queries == 15
-
-
-def test_swapped_arguments_and_a_store_of_another_model_are_refused(
-    world: Path, run: Callable[..., Said], tmp_path: Path
-) -> None:
-    assert_refused(run(model="store", store="model"), "the order is MODEL STORE DATA")
-    adiabat.import_vectors(
-        np.eye(20, 9, dtype=np.float32) + 1, tmp_path / "wide", ids=[f"d{row}" for row in range(20)]
-    )
-    assert_refused(run(store=str(tmp_path / "wide")), "width 9")
 
 
 def test_vectors_that_are_no_numbers_are_refused(

@@ -1,4 +1,4 @@
-"""The command line: what is told to whom, with which exit code; `test_mistakes` has what users do wrong."""
+"""The command line: what is told to whom, with which exit code; `tests/refusals` has what users do wrong."""
 
 import errno
 import io
@@ -102,18 +102,20 @@ def test_debug_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) ->
         run("--debug", *search())
 
 
+AGAIN = "run the same command again: parts that were finished are kept, if any were"
+RESUME = "run the same command with --resume: it goes on from what was saved, if anything was"
+START_OVER = "nothing was saved; run the same command again to start over"
+
+
 @pytest.mark.parametrize(
     ("verb", "then"),
     [
-        ("embed", "run the same command again: parts that were finished are kept, if any were"),
-        ("tune", "run the same command with --resume: it goes on from what was saved, if anything was"),
-        (
-            "distill_fit",
-            "run the same command with --resume: it goes on from what was saved, if anything was",
-        ),
-        ("distill_static", "run the same command again: parts that were finished are kept, if any were"),
-        ("evaluate", "nothing was saved; run the same command again to start over"),
-        ("search", "nothing was saved; run the same command again to start over"),
+        ("embed", AGAIN),
+        ("tune", RESUME),
+        ("distill_fit", RESUME),
+        ("distill_static", AGAIN),
+        ("evaluate", START_OVER),
+        ("search", START_OVER),
     ],
 )
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
@@ -130,18 +132,9 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
         "search": search(),
     }
     commands["distill_fit"] = (
-        "distill",
-        "fit",
-        "--teacher",
-        "model",
-        "--student",
-        "model",
-        "--texts",
-        "corpus.jsonl",
-        "--out",
-        new,
+        f"distill fit --teacher model --student model --texts corpus.jsonl --out {new}",
     )
-    commands["distill_static"] = ("distill", "static", "model", "--out", new)
+    commands["distill_static"] = (f"distill static model --out {new}",)
     assert run(*commands[verb]) == Said(130, "", f"adiabat: interrupted; {then}\n")
 
 
@@ -325,19 +318,8 @@ def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str
 def test_retain_takes_two_words_as_often_as_wanted(run: Run, new: str) -> None:
     lines(Path(f"{new}.jsonl"), other_pairs("held", 12))
     lines(Path(f"{new}-2.jsonl"), other_pairs("kept", 13))
-    said = run(
-        *evaluate(
-            "pairs.jsonl",
-            "--retain",
-            "store",
-            f"{new}.jsonl",
-            "--retain",
-            "store",
-            f"{new}-2.jsonl",
-            "--json",
-            out=new,
-        )
-    )
+    retained = f"--retain store {new}.jsonl --retain store {new}-2.jsonl"
+    said = run(f"evaluate model store pairs.jsonl {retained} --json --out {new}")
     assert [one["role"] for one in json.loads(said.out)["datasets"]] == ["target", "retain", "retain"]
 
 
@@ -419,15 +401,8 @@ def test_help_of_every_verb_loads_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "loaded: []"
     assert done.stdout.count("Usage: adiabat") == 6 + sum(map(len, PANELS.values()))
-    for words in (
-        "MODEL is a hub name",
-        "Main job",
-        "--import",
-        "--resume",
-        "--retain",
-        "--compare",
-        "--budget-time",
-    ):
+    options = ("--import", "--resume", "--retain", "--compare", "--budget-time")
+    for words in ("MODEL is a hub name", "Main job", *options):
         assert words in done.stdout
     suites = [
         path.name.removesuffix(".toml") for path in (resources.files("adiabat.config") / "suites").iterdir()

@@ -43,38 +43,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        tune("split"),
-        (
-            "tune",
-            "model",
-            "store",
-            "pairs.jsonl",
-            "--out",
-            "new",
-            *FAST[:-2],
-            "--set",
-            "data.validation=split",
-        ),
-        evaluate("split"),
-        ("advise", "model", "store", "split"),
-        ("inspect", "split"),
-        ("mine", "split", "corpus.jsonl", "--out", "mined.jsonl"),
-        ("space", "model", "store", "split", "--out", "new"),
-    ],
-    ids=lambda command: command[0],
-)
-def test_no_verb_reads_several_splits_of_a_folder_as_one_set(run: Run, command: tuple[str, ...]) -> None:
-    assert_refused(
-        run(*command),
-        "split must be read with one of its splits (train, validation), got none",
-        "name one as split?split=NAME",
-    )
-    assert not Path("new").exists()
-
-
 def test_a_split_is_named_in_the_address_or_the_settings(run: Run, tmp_path: Path) -> None:
     job = str(tmp_path / "job")
     named = (
@@ -191,23 +159,7 @@ def test_each_set_of_an_evaluation_has_its_own_columns(run: Run, here: Path, tmp
     assert [each.role for each in advice.datasets] == ["target", "retain"]
 
 
-@pytest.mark.parametrize(
-    ("retained", "facts"),
-    [
-        ("law.csv", ['law.csv:1: must have "query", "positive"', "?NAME=COLUMN"]),
-        ("law.csv?query=frage", ['"frage" (query), "positive"', 'got "frage", "dokument"']),
-        ("law.csv?query=frage&positive=antwort", ['"antwort" (positive)', 'got "frage", "dokument"']),
-        ("law.csv?frage=query", ['got "frage=query"']),
-    ],
-)
-def test_a_retention_set_whose_columns_are_unknown_is_told_how_to_name_them(
-    run: Run, here: Path, retained: str, facts: list[str]
-) -> None:
-    other("law.csv", ("frage", "dokument"))
-    assert_refused(run(*evaluate("pairs.jsonl", "--retain", "store", retained)), *facts)
-
-
-def test_two_sets_in_one_file_are_told_apart_by_their_columns(run: Run, here: Path) -> None:
+def test_two_sets_in_one_file_are_told_apart_by_their_columns(here: Path) -> None:
     rows = [
         {"en": f"what about law {number}", "de": f"was sagt das Gesetz {number}", "pos": f"d{number}"}
         for number in range(12)
@@ -217,10 +169,6 @@ def test_two_sets_in_one_file_are_told_apart_by_their_columns(run: Run, here: Pa
         "model", "store", "two.jsonl?query=en", retain=[("store", "two.jsonl", {"query": "de"})]
     )
     assert [each.queries for each in result.datasets] == [12, 12]
-    assert_refused(
-        run(*evaluate("two.jsonl?query=en", "--retain", "store", "two.jsonl?query=en")),
-        "must be another data set than the target",
-    )
     inspected = adiabat.inspect("two.jsonl?query=de")
     assert (inspected.rows, inspected.faults) == (12, adiabat.inspect("pairs.jsonl").faults)
 
@@ -302,7 +250,7 @@ def test_columns_of_vectors_are_named_on_the_command_line(run: Run, here: Path, 
     file = f"{tmp_path / 'v.parquet'}?doc_id=nummer&vector=zahlen"
     assert run("embed", "model", "corpus.jsonl", "--import", file, "--out", str(tmp_path / "s")).code == 0
     refused = run(
-        "embed", "model", "corpus.jsonl", "--import", f"{tmp_path / 'v.parquet'}?vector=zahl", "--out", "new"
+        "embed model corpus.jsonl --import", f"{tmp_path / 'v.parquet'}?vector=zahl", "--out", "new"
     )
     assert_refused(refused, "v.parquet: must have a column named zahl, got nummer, zahlen")
 
@@ -358,14 +306,5 @@ def test_a_folder_of_text_files_is_embedded_and_mined_as_a_corpus(
     store = adiabat.Store.open(tmp_path / "store")
     assert (store.count, store.doc_ids([0]), store.texts([0])) == (20, ["0/d0.txt"], [DOCUMENTS[0]["text"]])
     lines(tmp_path / "pairs.jsonl", [{"query": "document 3", "pos": ["3/d3.txt"]}])
-    assert (
-        run(
-            "mine",
-            str(tmp_path / "pairs.jsonl"),
-            str(tmp_path / "texts"),
-            "--out",
-            str(tmp_path / "mined.jsonl"),
-        ).code
-        == 0
-    )
+    assert run(f"mine {tmp_path}/pairs.jsonl {tmp_path}/texts --out {tmp_path}/mined.jsonl").code == 0
     assert_refused(run(*evaluate(str(tmp_path / "texts"))), "d0.txt: must have")

@@ -69,16 +69,7 @@ def test_search_and_evaluation_find_what_they_find_in_a_store_built_anew(run: Ru
     assert not any(f'"{doc_id}"' in json.dumps(hits["living"]) for doc_id in GONE)
     results = []
     for store in ("living", "fresh", "reversed"):
-        said = run(
-            "evaluate",
-            "model",
-            store,
-            "asked.jsonl",
-            "--set",
-            "measure.negatives=store",
-            "--out",
-            f"of-{store}",
-        )
+        said = run(f"evaluate model {store} asked.jsonl --set measure.negatives=store --out of-{store}")
         assert said.code == 0, said.err
         result = json.loads((Path(f"of-{store}") / "result.json").read_text())["datasets"]
         results.append({key: value for key, value in result[0].items() if key != "store"})
@@ -132,9 +123,7 @@ def without(plain: object, *keys: str) -> object:
 def test_tuning_learns_what_it_learns_from_a_store_built_anew(run: Run, loss: str, tmp_path: Path) -> None:
     jobs = []
     for store in ("living", "fresh"):
-        said = run(
-            "tune", "model", store, "asked.jsonl", "--out", str(tmp_path / store), *FAST, "--set", loss
-        )
+        said = run(f"tune model {store} asked.jsonl --out", str(tmp_path / store), *FAST, "--set", loss)
         assert said.code == 0, said.err
         jobs.append(everything(tmp_path / store))
     assert jobs[0] == jobs[1]
@@ -226,16 +215,7 @@ def test_documents_that_lost_their_text_are_deleted(run: Run, tmp_path: Path) ->
         "must not be empty",
         "blank.jsonl:1",
     )
-    said = run(
-        "embed",
-        "model",
-        str(tmp_path / "blank.jsonl"),
-        "--out",
-        store,
-        "--update",
-        "--set",
-        "data.blank=drop",
-    )
+    said = run(f"embed model {tmp_path}/blank.jsonl --out {store} --update --set data.blank=drop")
     assert said.code == 0, said.err
     assert "1 replaced, 1 deleted" in said.err
     assert Store.open(store).rows(["d3", "d4", "never"]).tolist() == [-1, 18, -1]
@@ -264,25 +244,7 @@ def test_an_update_says_what_it_did(run: Run, tmp_path: Path) -> None:
 
 def test_a_store_is_not_made_inside_of_a_model_or_store_but_updated_where_it_is(run: Run, here: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32)
-    np.save(here / "v.npy", vectors)
-    lines(here / "ids.txt", [row["_id"] for row in DOCUMENTS])
     for folder in ("model", "living"):
-        said = run("embed", "model", "corpus.jsonl", "--out", f"{folder}/new")
-        assert_refused(said, f"--out must be a directory of its own, {folder}/new lies in")
-        assert_refused(
-            run(
-                "embed",
-                "model",
-                "corpus.jsonl",
-                "--out",
-                f"{folder}/new",
-                "--import",
-                "v.npy",
-                "--ids",
-                "ids.txt",
-            ),
-            "lies in",
-        )
         with pytest.raises(adiabat.JobError, match="lies in the job, model or store"):
             adiabat.import_vectors(vectors, f"{folder}/new", ids=[str(row) for row in range(20)])
         assert not (here / folder / "new").exists()
@@ -381,52 +343,3 @@ def test_a_treatment_of_missing_ids_needs_ids(run: Run) -> None:
         adiabat.embed("model", "changed.jsonl", "living", update=True, missing="drop")
     with pytest.raises(adiabat.ConfigError, match="missing is about the ids in delete, got none"):
         adiabat.import_vectors(np.ones((1, 32)), "living", ids=["d1"], update=True, missing="drop")
-
-
-@pytest.mark.parametrize(
-    ("command", "facts"),
-    [
-        ("embed --out living", ("MODEL and CORPUS must be given",)),
-        ("embed model --out living --update", ("CORPUS must be given",)),
-        (
-            "embed model changed.jsonl --out new --update",
-            ("new must be a store, there is no such directory",),
-        ),
-        ("embed model changed.jsonl --out living --update --append", ("choose one",)),
-        (
-            "embed model changed.jsonl --out living --delete gone.txt",
-            ("--delete without --update", "MODEL, CORPUS"),
-        ),
-        ("embed --delete gone.txt --compact --out living", ("--compact", "--delete")),
-        ("embed --compact --out living --device cpu", ("--compact", "--device")),
-        ("embed --delete gone.txt --out living --exist-ok", ("--delete", "--exist-ok")),
-        ("embed model changed.jsonl --update --out living --exist-ok", ("--update", "--exist-ok")),
-        ("embed --delete gone.txt --out living --min-cosine 0.9", ("--delete", "--min-cosine")),
-        ("embed model changed.jsonl --update --out living --min-cosine 0.9", ("store.min_cosine",)),
-        (
-            "embed model changed.jsonl --append --import v.npy --out living",
-            ("--append", "--import", "--update"),
-        ),
-        ("embed model changed.jsonl --out living --update --missing drop", ("--missing", "--delete")),
-        ("embed --delete none.txt --out living", ("none.txt", "ids must be a file")),
-        ("embed --delete unknown.txt --out living", ("living", '"d77"', "--missing drop", "compaction")),
-        ("embed --delete gone.txt --out living --set run.device=cuda", ("data.ids alone",)),
-        ("embed --delete gone.txt --out model", ("model must be a store",)),
-        (
-            "embed model changed.jsonl --out living --update --set store.dtype=float32",
-            ("store.dtype", "float32"),
-        ),
-        (
-            "embed model changed.jsonl --out living --update --set encoder.document_prompt=x",
-            ("prompt", "living"),
-        ),
-    ],
-)
-def test_what_does_not_fit_is_told_in_one_line(
-    run: Run, here: Path, command: str, facts: tuple[str, ...]
-) -> None:
-    (here / "gone.txt").write_text("d1\n")
-    (here / "unknown.txt").write_text("d1\nd77\n")
-    before = listing(here / "living")
-    assert_refused(run(*command.split()), *facts)
-    assert listing(here / "living") == before

@@ -101,10 +101,6 @@ def test_a_run_that_is_named_twice_or_of_other_documents_is_refused(here: Path, 
     assert "copy has the query tower of job0" in said.err
     with pytest.raises(TypeError, match="runs must be a list of models"):
         adiabat.evaluate("job0", "store", "test.jsonl", runs="job1")
-    assert_refused(
-        command("evaluate", "--suite", "suite.toml", "--run", "job1", "--out", "other"),
-        "--run has no effect with --suite",
-    )
 
 
 def test_a_run_of_another_experiment_is_named_with_its_settings(here: Path, command: Run) -> None:

@@ -6,7 +6,6 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import adiabat
@@ -15,11 +14,10 @@ from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import ConfigError, JobError
 from adiabat.datasets.writer import DatasetSummary
 from adiabat.training.loop import Loop
-from tests.api.mistaken_world import write_mistakes
 from tests.commands import Run, lines
 from tests.commands import run as run
 from tests.datasets.test_squad import paragraph, qa, squad
-from tests.tiny import save_tiny
+from tests.refusals.world import write_mistakes
 
 FAST: Mapping[str, Any] = {
     "recipe": "paper",
@@ -42,104 +40,57 @@ SCALING = {
     "data": {"validation_fraction": 0.4},
     "train": {"batch_size": 4},
 }
+IDS = [*map(str, range(20))]
 RATES = {"low": 1e-7, "high": 1e-6, "count": 2, "steps": 2, "checks": 1}
 STUDENT = {"validation_fraction": 0.2, "batch_size": 4, "steps": 2}
 
 Verb = Callable[..., Any]
-# Each verb that writes `out`, and what it wrote.
-VERBS: Mapping[str, tuple[Verb, str]] = {
-    "embed": (lambda out, **more: adiabat.embed("model", "corpus.jsonl", out, **more), ""),
-    "import_vectors": (
-        lambda out, **more: adiabat.import_vectors("vectors.npy", out, ids=[*map(str, range(20))], **more),
-        "",
+FEW: Mapping[str, Any] = {"resamples": 100}
+DATA = ("model", "store", "pairs.jsonl")
+VERBS: Mapping[str, Verb] = {
+    "embed": lambda out, **more: adiabat.embed("model", "corpus.jsonl", out, **more),
+    "import_vectors": lambda out, **more: adiabat.import_vectors("vectors.npy", out, ids=IDS, **more),
+    "tune": lambda out, **more: adiabat.tune(*DATA, out, **{**FAST, **more}),
+    "train": lambda out, **more: adiabat.train("model", "texts.jsonl", out, batch_size=4, steps=2, **more),
+    "evaluate": lambda out, **more: adiabat.evaluate(*DATA, out=out, **FEW, **more),
+    "evaluate_suite": lambda out, **more: adiabat.evaluate_suite(["model"], "suite.toml", out, **FEW, **more),
+    "space": lambda out, **more: adiabat.space(*DATA, out=out, **FEW, **more),
+    "advise": lambda out, **more: adiabat.advise(*DATA, out=out, **more),
+    "distill_static": lambda out, **more: adiabat.distill_static("model", out, dims=16, **more),
+    "distill_fit": lambda out, **more: adiabat.distill_fit(
+        "model", "model", out, texts="corpus.jsonl", **STUDENT, **more
     ),
-    "tune": (lambda out, **more: adiabat.tune("model", "store", "pairs.jsonl", out, **{**FAST, **more}), ""),
-    "train": (
-        lambda out, **more: adiabat.train("model", "texts.jsonl", out, batch_size=4, steps=2, **more),
-        "",
+    "distill_multilingual": lambda out, **more: adiabat.distill_multilingual(
+        "model", "model", out, parallel="parallel.jsonl", **STUDENT, **more
     ),
-    "evaluate": (
-        lambda out, **more: adiabat.evaluate("model", "store", "pairs.jsonl", out=out, resamples=100, **more),
-        "",
+    "distill_ablate": lambda out, **more: adiabat.distill_ablate(
+        "model", out, suite="suite.toml", dims=16, **more
     ),
-    "evaluate_suite": (
-        lambda out, **more: adiabat.evaluate_suite(["model"], "suite.toml", out, resamples=100, **more),
-        "",
+    "compare": lambda out, **more: adiabat.compare(
+        "measured/scores/model", "measured/scores/bm25", out=out, **FEW, **more
     ),
-    "space": (
-        lambda out, **more: adiabat.space("model", "store", "pairs.jsonl", out=out, resamples=100, **more),
-        "",
+    "make": lambda out, **more: adiabat.make(
+        "squad", "train-v1.1.json", out, repeats=more.pop("seed", "drop"), **more
     ),
-    "advise": (lambda out, **more: adiabat.advise("model", "store", "pairs.jsonl", out=out, **more), ""),
-    "distill_static": (lambda out, **more: adiabat.distill_static("model", out, dims=16, **more), ""),
-    "distill_fit": (
-        lambda out, **more: adiabat.distill_fit(
-            "model", "model", out, texts="corpus.jsonl", **STUDENT, **more
-        ),
-        "",
+    "mine": lambda out, **more: adiabat.mine(
+        [{"query": "document 3", "pos": ["d3"]}], "corpus.jsonl", f"{out}.jsonl", **more
     ),
-    "distill_multilingual": (
-        lambda out, **more: adiabat.distill_multilingual(
-            "model", "model", out, parallel="parallel.jsonl", **STUDENT, **more
-        ),
-        "",
+    "plan": lambda out, **more: adiabat.plan(budget=10 ** (17 + more.pop("seed", 0)), out=out, **more),
+    "scaling": lambda out, **more: adiabat.scaling(
+        SCALING, out=out, budgets=[1e7], least_steps=1, resamples=10, **more
     ),
-    "distill_ablate": (
-        lambda out, **more: adiabat.distill_ablate("model", out, suite="suite.toml", dims=16, **more),
-        "",
-    ),
-    "compare": (
-        lambda out, **more: adiabat.compare(
-            "measured/scores/model", "measured/scores/bm25", out=out, resamples=100, **more
-        ),
-        "",
-    ),
-    "make": (
-        lambda out, **more: adiabat.make(
-            "squad", "train-v1.1.json", out, repeats=more.pop("seed", "drop"), **more
-        ),
-        "",
-    ),
-    "mine": (
-        lambda out, **more: adiabat.mine(
-            [{"query": "document 3", "pos": ["d3"]}], "corpus.jsonl", out, **more
-        ),
-        ".jsonl",
-    ),
-    "plan": (lambda out, **more: adiabat.plan(budget=10 ** (17 + more.pop("seed", 0)), out=out, **more), ""),
-    "scaling": (
-        lambda out, **more: adiabat.scaling(
-            SCALING, out=out, budgets=[1e7], least_steps=1, resamples=10, **more
-        ),
-        "",
-    ),
-    "sweep": (lambda out, **more: adiabat.sweep(SWEEP, out=out, resamples=100, **more), ""),
-    "safe_rate": (
-        lambda out, **more: adiabat.safe_rate(
-            "model",
-            "store",
-            "pairs.jsonl",
-            out,
-            rate_search=RATES,
-            guard={"depth": 10},
-            validation_fraction=0.4,
-            **more,
-        ),
-        "",
+    "sweep": lambda out, **more: adiabat.sweep(SWEEP, out=out, **FEW, **more),
+    "safe_rate": lambda out, **more: adiabat.safe_rate(
+        *DATA, out, rate_search=RATES, guard={"depth": 10}, validation_fraction=0.4, **more
     ),
 }
+"""Each verb that writes `out`."""
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("world")
     write_mistakes(here)
-    np.save(here / "vectors.npy", np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32))
-    lines(
-        here / "parallel.jsonl",
-        [{"en": f"answer {number}", "de": f"Antwort {number}"} for number in range(20)],
-    )
-    save_tiny(here / "other", width=16)
     squad(here / "train-v1.1.json", paragraph(qa("q1", "When did it burn?", "1850")))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
@@ -169,8 +120,7 @@ def plain(result: Any) -> Any:
 def test_the_same_call_is_returned_without_work_and_another_is_refused_with_what_differs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call, ending = VERBS[name]
-    out = f"of_{name}{ending}"
+    call, out = VERBS[name], f"of_{name}"
     made = call(out, exist_ok=True)
     with monkeypatch.context() as patched:
         patched.setattr(
@@ -200,8 +150,8 @@ def test_a_pair_is_loaded_again_and_not_saved(world: Path, monkeypatch: pytest.M
             "adiabat.distillation.static_model.save_model", lambda *_, **__: pytest.fail("it was saved")
         )
         assert paired(exist_ok=True).fingerprint("query") == made.fingerprint("query")
-    with pytest.raises(JobError, match="another call: document was model, is other"):
-        paired(exist_ok=True, document="other")
+    with pytest.raises(JobError, match="another call: document was model, is small"):
+        paired(exist_ok=True, document="small")
     for exist_ok in (False, None):
         with pytest.raises(
             JobError, match="out must be (new or empty with exist_ok=False|a new or empty directory)"
@@ -291,34 +241,23 @@ def test_results_whose_call_is_unknown_or_that_changed_since_are_not_returned(
 
 
 def test_the_command_line_has_the_same_rule(run: Run, world: Path) -> None:
-    words = (
-        "evaluate",
-        "model",
-        "store",
-        "pairs.jsonl",
-        "--out",
-        "typed",
-        "--set",
-        "measure.resamples=100",
-        "--exist-ok",
-    )
-    first = run(*words)
-    again = run(*words)
+    command = "evaluate model store pairs.jsonl --out typed --set measure.resamples=100 --exist-ok"
+    first = run(command)
+    again = run(command)
     assert (first.code, again.code, again.out) == (0, 0, first.out)
-    refused = run(*words, "--seed", "4")
+    refused = run(command, "--seed", "4")
     assert refused.code == 2
     assert (
         "--out typed holds the result of another call: run.seed was 0, is 4; repeat that call, or"
         in refused.err
     )
-    assert run("tune", "model", "store", "pairs.jsonl", "--dry-run", "--exist-ok").code == 2
+    assert run("tune model store pairs.jsonl --dry-run --exist-ok").code == 2
 
 
 def test_other_ids_are_told_without_their_digest(tmp_path: Path) -> None:
-    ids = [*map(str, range(20))]
-    adiabat.import_vectors("vectors.npy", tmp_path / "out", ids=ids)
+    adiabat.import_vectors("vectors.npy", tmp_path / "out", ids=IDS)
     with pytest.raises(JobError, match=r"the content of ids \(20 ids\) has changed; repeat that call"):
-        adiabat.import_vectors("vectors.npy", tmp_path / "out", ids=ids[::-1], exist_ok=True)
+        adiabat.import_vectors("vectors.npy", tmp_path / "out", ids=IDS[::-1], exist_ok=True)
 
 
 def test_exist_ok_needs_a_directory(world: Path) -> None:

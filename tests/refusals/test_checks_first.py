@@ -14,9 +14,9 @@ import adiabat
 from adiabat.core.errors import ConfigError, JobError, ModelError, StoreError
 from adiabat.dual_encoder import train as train_module
 from adiabat.models import model_names
-from tests.api import refusals
-from tests.api.mistaken_world import write_mistakes
 from tests.commands import listing, write_world
+from tests.refusals import without_torch
+from tests.refusals.world import write_mistakes
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_cheap_mistakes_of_every_verb_are_refused_without_torch_and_leave_nothin
     write_mistakes(tmp_path)
     before = listing(tmp_path)
     said = subprocess.run(
-        [sys.executable, refusals.__file__],
+        [sys.executable, without_torch.__file__],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
