@@ -109,17 +109,8 @@ def test_a_column_that_is_missing_or_constant_is_refused(
 ) -> None:
     write_data(tmp_path)
     monkeypatch.chdir(tmp_path)
-    arguments = [
-        "evaluate",
-        "model",
-        "store",
-        "sessions.jsonl",
-        "--out",
-        "out",
-        "--set",
-        f"measure.cluster={cluster}",
-    ]
-    said = run_in_process(capsys, monkeypatch, arguments)
+    command = f"evaluate model store sessions.jsonl --out out --set measure.cluster={cluster}"
+    said = run_in_process(capsys, monkeypatch, [command])
     assert said.code == 2
     assert message in said.err
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from adiabat.results.record import read_result
 from adiabat.results.suite_result import SuiteResult
-from tests.commands import Said, run_in_process
+from tests.commands import Said, lines, run_in_process, setting
 from tests.pages import no_page as no_page
 from tests.tiny import save_tiny
 
@@ -16,17 +16,10 @@ Verb = Callable[..., Said]
 WORDS = ("red", "blue", "green", "cat", "dog", "house", "tree", "river", "stone", "cloud")
 TEXTS = [f"the {one} near the {other}" for one in WORDS for other in WORDS if one != other]
 SHORT = (
-    "--set",
-    "fit.steps=3",
-    "--set",
-    "fit.batch_size=8",
-    "--set",
-    "pairs.steps=3",
-    "--set",
-    "pairs.batch_size=8",
-    "--device",
-    "cpu",
+    *setting("fit.steps=3", "fit.batch_size=8", "pairs.steps=3", "pairs.batch_size=8"),
+    *("--device", "cpu"),
 )
+ABLATE = "distill ablate teacher --suite suite.toml --out done --pairs pairs.jsonl"
 
 
 @pytest.fixture
@@ -34,24 +27,21 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     """A verb in the test's directory, where a teacher, texts, pairs and a suite of two tasks lie."""
     monkeypatch.chdir(tmp_path)
     save_tiny(tmp_path / "teacher", width=24)
-    rows = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
-    Path("corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    lines(Path("corpus.jsonl"), [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)])
     pairs = [
-        {"query": text.split("near")[0].strip() + f" {number}", "positive": text}
+        {"query": f"{text.split('near')[0].strip()} {number}", "positive": text}
         for number, text in enumerate(TEXTS)
     ]
-    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), encoding="utf-8")
+    lines(Path("pairs.jsonl"), pairs)
     scored = [
         {"a": one, "b": other, "score": float(len(set(one.split()) & set(other.split())))}
         for one, other in zip(TEXTS, TEXTS[7:], strict=False)
     ]
-    Path("sts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scored), encoding="utf-8")
+    lines(Path("sts.jsonl"), scored)
     Path("suite.toml").write_text(
         '[[tasks]]\nkind = "sts"\nname = "likeness"\ndata = "sts.jsonl"\n\n[measure]\nresamples = 100\n',
         encoding="utf-8",
     )
-    # Of another layout than the task's.
-    Path("faulty.toml").write_text('[[tasks]]\nkind = "sts"\ndata = "pairs.jsonl"\n', encoding="utf-8")
     return lambda *words: run_in_process(capsys, monkeypatch, list(words))
 
 
@@ -61,17 +51,8 @@ def values(found: SuiteResult) -> dict[str, float]:
 
 
 def test_each_step_is_a_model_that_is_measured_beside_its_teacher(verb: Verb) -> None:
-    more = (
-        "--texts",
-        "corpus.jsonl",
-        "--pairs",
-        "pairs.jsonl",
-        "--set",
-        "static.weighting.corpus=corpus.jsonl",
-        "--set",
-        "static.reduction.dims=16",
-    )
-    said = verb("distill", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *more, *SHORT)
+    more = setting("static.weighting.corpus=corpus.jsonl", "static.reduction.dims=16")
+    said = verb(f"{ABLATE} --texts corpus.jsonl", *more, *SHORT)
     assert (said.code, said.out) == (0, "done/suite/report.html\n"), said.err
     found = read_result(Path("done/suite/result.json"), SuiteResult)
     steps = ["basic", "mean pooling", "SIF", "normalisation", "counts", "fit", "pairs"]
@@ -88,8 +69,7 @@ def test_each_step_is_a_model_that_is_measured_beside_its_teacher(verb: Verb) ->
 
 def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
     Path("words.txt").write_text("cats\n", encoding="utf-8")
-    more = ("--pairs", "pairs.jsonl", "--set", "static.vocabulary=words.txt")
-    words = ("distill", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *more, *SHORT)
+    words = (ABLATE, *setting("static.vocabulary=words.txt"), *SHORT)
     assert verb(*words).code == 0
     before = {path: path.stat().st_mtime_ns for path in Path("done").glob("models/*/model.safetensors")}
     assert len(before) == 4

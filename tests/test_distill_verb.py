@@ -8,7 +8,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from adiabat.core.files import read_json
-from tests.commands import Said, run_in_process
+from tests.commands import Said, lines, run_in_process, setting
 from tests.pages import no_page as no_page
 from tests.tiny import save_tiny
 
@@ -37,20 +37,10 @@ def test_a_static_model_is_a_model_for_other_verbs(verb: Verb) -> None:
 
 
 def test_settings_reach_the_record(verb: Verb) -> None:
-    words = (
-        "--pooling",
-        "last",
-        "--weighting",
-        "zipf",
-        "--set",
-        "static.dtype=int8",
-        "--seed",
-        "5",
-        "--device",
-        "cpu",
-        "--json",
+    said = verb(
+        "distill static teacher --out student --dims 4 --pooling last --weighting zipf "
+        "--set static.dtype=int8 --seed 5 --device cpu --json"
     )
-    said = verb("distill", "static", "teacher", "--out", "student", "--dims", "4", *words)
     assert said.code == 0, said.err
     record = json.loads(said.out)
     assert record == read_json(Path("student/result.json"), remedy="distill it again")
@@ -62,18 +52,7 @@ def test_settings_reach_the_record(verb: Verb) -> None:
     assert record["command"].startswith("adiabat distill static teacher --out student")
 
 
-TAUGHT = (
-    "--teacher",
-    "teacher",
-    "--student",
-    "small",
-    "--out",
-    "taught",
-    "--set",
-    "train.steps=4",
-    "--set",
-    "train.batch_size=4",
-)
+SHORT = setting("train.steps=4", "train.batch_size=4")
 
 
 @pytest.fixture
@@ -81,26 +60,25 @@ def small(verb: Verb) -> None:
     """A student, and texts in two languages, beside the teacher."""
     del verb
     save_tiny(Path("small"), width=16)
-    rows = [{"en": f"text {number}", "de": f"Satz {number}"} for number in range(60)]
-    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    rows = [{"id": str(number), "text": row["en"]} for number, row in enumerate(rows)]
-    Path("corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    lines(Path("texts.jsonl"), [{"en": f"text {number}", "de": f"Satz {number}"} for number in range(60)])
+    lines(Path("corpus.jsonl"), [{"id": str(number), "text": f"text {number}"} for number in range(60)])
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    "words",
+    "command",
     [
-        ("fit", "--texts", "corpus.jsonl"),
-        ("multilingual", "--parallel", "texts.jsonl", "--languages", "de", "--source", "en"),
+        "distill fit --texts corpus.jsonl",
+        "distill multilingual --parallel texts.jsonl --languages de --source en",
     ],
 )
-def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[str, ...]) -> None:
-    said = verb("distill", *words, *TAUGHT)
+def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, command: str) -> None:
+    command = f"{command} --teacher teacher --student small --out taught"
+    said = verb(command, *SHORT)
     assert (said.code, said.out) == (0, "taught\n"), said.err
     assert "16 of the 24 dimensions of the teachers' vectors are kept" in said.err.replace("\n", " ")
     assert verb("embed", "taught", "corpus.jsonl", "--out", "store").code == 0
-    again = verb("distill", *words, *TAUGHT)
+    again = verb(command, *SHORT)
     assert again.code == 2
     assert "--out taught holds a job already; continue it with --resume" in again.err.replace("\n", " ")
 
@@ -109,20 +87,7 @@ def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[st
 def test_a_static_query_tower_asks_a_store_of_its_teacher_and_is_tuned_against_it(verb: Verb) -> None:
     assert verb("embed", "teacher", "corpus.jsonl", "--out", "store").code == 0
     assert verb("distill", "static", "teacher", "--out", "static", "--set", "static.reduction=none").code == 0
-    steps = ("--set", "train.steps=4", "--set", "train.batch_size=4")
-    said = verb(
-        "distill",
-        "fit",
-        "--teacher",
-        "teacher",
-        "--student",
-        "static",
-        "--texts",
-        "corpus.jsonl",
-        "--out",
-        "fitted",
-        *steps,
-    )
+    said = verb("distill fit --teacher teacher --student static --texts corpus.jsonl --out fitted", *SHORT)
     assert said.code == 0, said.err
     said = verb("distill", "pair", "fitted", "teacher", "--out", "pair")
     assert (said.code, said.out) == (0, "pair\n"), said.err
@@ -131,21 +96,10 @@ def test_a_static_query_tower_asks_a_store_of_its_teacher_and_is_tuned_against_i
         {"query": f"which is text {number}", "positive": str(number), "negative": str(number + 1)}
         for number in range(40)
     ]
-    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    tune = (
-        "tune",
-        "pair",
-        "store",
-        "pairs.jsonl",
-        "--out",
-        "tuned",
-        "--set",
-        "tune.max_epochs=1",
-        "--device",
-        "cpu",
-    )
-    assert "a model without blocks has only embeddings: set freeze = []" in " ".join(verb(*tune).err.split())
-    said = verb(*tune, "--set", "tune.freeze=[]", "--set", "tune.learning_rate=1e-3")
+    lines(Path("pairs.jsonl"), rows)
+    tune = "tune pair store pairs.jsonl --out tuned --set tune.max_epochs=1 --device cpu"
+    assert "a model without blocks has only embeddings: set freeze = []" in " ".join(verb(tune).err.split())
+    said = verb(tune, *setting("tune.freeze=[]", "tune.learning_rate=1e-3"))
     assert said.code == 0, said.err
     tuned = SentenceTransformer("tuned/model", device="cpu")
     assert tuned.encode_query("text 3").shape == tuned.encode_document("text 3").shape == (24,)

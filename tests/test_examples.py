@@ -3,12 +3,13 @@
 import json
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import adiabat
-from tests.commands import Run, run_in_process
+from tests.commands import Run, lines, run_in_process, setting
 from tests.laws_once import equal_laws_are_fitted_once as equal_laws_are_fitted_once
 from tests.pages import EVERY, without_pages
 from tests.tiny import save_tiny
@@ -19,8 +20,8 @@ SHORT = (*SMALL, "--set", "train.steps=2")
 KINDS = ("paper", "note", "memo", "letter", "book")
 
 
-def rows(path: str, values: list[dict[str, object]]) -> None:
-    Path(path).write_text("".join(json.dumps(value) + "\n" for value in values), encoding="utf-8")
+def rows(path: str, values: Sequence[object]) -> None:
+    lines(Path(path), values)
 
 
 @pytest.fixture
@@ -87,12 +88,10 @@ def test_scaling_runs_are_planned_with(run: Run) -> None:
         "[1e12, 4e12, 1.6e13]", "[1e8, 2e8, 4e8]"
     )
     Path("scaling.toml").write_text(small.replace("batch_size = 32", "batch_size = 8"), encoding="utf-8")
-    few = ("--set", "scaling.resamples=8", "--set", "scaling.least_steps=1", "--set", "methods.lora=[]")
+    few = setting("scaling.resamples=8", "scaling.least_steps=1", "methods.lora=[]")
     said = run("scaling", "scaling.toml", "--out", "out", "--device", "cpu", *few)
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
-    planned = run(
-        "plan", "--budget", "1e9", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=8"
-    )
+    planned = run("plan --budget 1e9 --runs out --set plan.least_steps=1 --set plan.resamples=8")
     assert planned.code == 0, planned.err
     assert "budget_flops" in planned.out
 
@@ -105,26 +104,10 @@ def test_a_multilingual_student_is_taught(run: Run) -> None:
             for n in range(60)
         ],
     )
-    small = (
-        "--teacher",
-        "model",
-        "--student",
-        "model",
-        "--set",
-        "train.batch_size=8",
-        "--set",
-        "train.steps=2",
-        "--device",
-        "cpu",
-    )
     said = run(
-        "distill",
-        "multilingual",
-        "--config",
+        "distill multilingual --teacher model --student model --out student --device cpu --config",
         str(EXAMPLES / "08_multilingual.toml"),
-        "--out",
-        "student",
-        *small,
+        *setting("train.batch_size=8", "train.steps=2"),
     )
     assert (said.code, said.out) == (0, "student\n"), said.err
 
@@ -158,36 +141,11 @@ def test_a_sweep_runs(run: Run) -> None:
         [{"query": f"which {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts)],
     )
     assert run("embed", "model", "corpus.jsonl", "--out", "store", "--device", "cpu").code == 0
-    short = (
-        "--set",
-        "tune.batches_per_epoch=2",
-        "--set",
-        "tune.max_epochs=1",
-        "--set",
-        "tune.batch_size=4",
-        "--set",
-        "sweep.seeds=[0]",
+    short = setting(
+        *("job.model=model", "tune.batches_per_epoch=2", "tune.max_epochs=1", "tune.batch_size=4"),
+        *("sweep.seeds=[0]", "measure.resamples=100", "data.validation_fraction=0.3", "tune.keep=last"),
     )
-    few = (
-        "--set",
-        "measure.resamples=100",
-        "--set",
-        "data.validation_fraction=0.3",
-        "--set",
-        "tune.keep=last",
-    )
-    said = run(
-        "sweep",
-        str(EXAMPLES / "06_sweep.toml"),
-        "--out",
-        "out",
-        "--set",
-        "job.model=model",
-        "--device",
-        "cpu",
-        *short,
-        *few,
-    )
+    said = run("sweep", str(EXAMPLES / "06_sweep.toml"), "--out", "out", "--device", "cpu", *short)
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
 
 

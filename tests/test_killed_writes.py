@@ -71,25 +71,13 @@ def _files(store: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def imported(here: Path) -> tuple[str, ...]:
-    (here / "ids.txt").write_text("".join(f"{document['_id']}\n" for document in DOCUMENTS), encoding="utf-8")
-    return (
-        "embed",
-        "model",
-        "corpus.jsonl",
-        "--import",
-        "store/vectors.npy",
-        "--ids",
-        "ids.txt",
-        "--out",
-        "imported",
-    )
+def imported(here: Path) -> str:
+    lines(here / "ids.txt", [document["_id"] for document in DOCUMENTS])
+    return "embed model corpus.jsonl --import store/vectors.npy --ids ids.txt --out imported"
 
 
 @pytest.mark.parametrize("leaving", ["part", "manifest"])
-def test_an_import_begins_again_after_a_kill(
-    run: Run, here: Path, imported: tuple[str, ...], leaving: str
-) -> None:
+def test_an_import_begins_again_after_a_kill(run: Run, here: Path, imported: str, leaving: str) -> None:
     building = here / "imported.building"
     building.mkdir()
     if leaving == "part":
@@ -97,7 +85,7 @@ def test_an_import_begins_again_after_a_kill(
     else:
         for path in (path for path in (here / "store").iterdir() if path.name not in (CHECKED, RECORD)):
             (building / path.name).write_bytes(path.read_bytes())
-    said = run(*imported)
+    said = run(imported)
     assert said.code == 0, said.err
     assert _files(here / "imported").keys() == _files(here / "store").keys()
     assert not building.exists()

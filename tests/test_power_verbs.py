@@ -85,13 +85,9 @@ def test_inspect_says_what_the_queries_could_show(
     profile = adiabat.inspect("pairs.jsonl", model="model", store="store")
     evaluation = adiabat.evaluate("model", "store", "pairs.jsonl", power=True, resamples=100)
     assert profile.power == evaluation.power[0]
-    said = run_in_process(
-        capsys, monkeypatch, ["inspect", "pairs.jsonl", "--model", "model", "--store", "store"]
-    )
+    said = run_in_process(capsys, monkeypatch, ["inspect pairs.jsonl --model model --store store"])
     assert "power of pairs: 20" in said.out
-    said = run_in_process(
-        capsys, monkeypatch, ["inspect", "pairs.jsonl", "--model", "model", "--store", "store", "--json"]
-    )
+    said = run_in_process(capsys, monkeypatch, ["inspect pairs.jsonl --model model --store store --json"])
     assert json.loads(said.out)["power"]["units"] == 20
     assert adiabat.inspect("pairs.jsonl", model="model").power is None
 

@@ -11,23 +11,14 @@ from adiabat.core.progress import Watch
 from adiabat.results.rate_search_result import SafeRate
 from adiabat.results.record import read_result
 from tests.adiabatic.problem import write_problem
-from tests.commands import Said, run_in_process
+from tests.commands import Said, lines, run_in_process, setting
 from tests.pages import no_page as no_page
 from tests.pages import real_pages as real_pages
 from tests.tiny import save_tiny
 
 Verb = Callable[..., Said]
 
-SHORT = (
-    "--set",
-    "rate_search.count=3",
-    "--set",
-    "rate_search.steps=4",
-    "--set",
-    "rate_search.checks=2",
-    "--set",
-    "tune.batch_size=4",
-)
+SHORT = setting("rate_search.count=3", "rate_search.steps=4", "rate_search.checks=2", "tune.batch_size=4")
 
 
 @pytest.fixture
@@ -39,9 +30,7 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     save_tiny(tmp_path / "model")
     rows = [json.loads(line) for line in Path("triplets.jsonl").read_text(encoding="utf-8").splitlines()]
     names = sorted({name for row in rows for name in (*row["pos"], *row["neg"])})
-    Path("corpus.jsonl").write_text(
-        "".join(json.dumps({"_id": name, "text": f"paper {name}"}) + "\n" for name in names), encoding="utf-8"
-    )
+    lines(Path("corpus.jsonl"), [{"_id": name, "text": f"paper {name}"} for name in names])
     adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
 
     def run(*more: str, name: str = "safe-rate") -> Said:
@@ -76,7 +65,7 @@ def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
     ("verb_name", "more"),
     [
         ("safe-rate", SHORT),
-        ("tune", ("--recipe", "paper", "--set", "tune.max_epochs=1", "--set", "tune.batches_per_epoch=2")),
+        ("tune", ("--recipe", "paper", *setting("tune.max_epochs=1", "tune.batches_per_epoch=2"))),
     ],
 )
 def test_a_beir_folder_which_lists_no_negatives_takes_the_hardest_of_the_store_and_says_so(
@@ -87,10 +76,9 @@ def test_a_beir_folder_which_lists_no_negatives_takes_the_hardest_of_the_store_a
     folder = Path("triplets.jsonl")
     (folder / "qrels").mkdir(parents=True)
     Path("corpus.jsonl").rename(folder / "corpus.jsonl")
-    queries = "".join(json.dumps({"_id": f"q{n}", "text": row["query"]}) + "\n" for n, row in enumerate(rows))
-    (folder / "queries.jsonl").write_text(queries, encoding="utf-8")
-    judged = "".join(f"q{n}\t{row['pos'][0]}\t1\n" for n, row in enumerate(rows))
-    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, encoding="utf-8")
+    lines(folder / "queries.jsonl", [{"_id": f"q{n}", "text": row["query"]} for n, row in enumerate(rows)])
+    judged = (f"q{n}\t{row['pos'][0]}\t1" for n, row in enumerate(rows))
+    lines(folder / "qrels" / "train.tsv", ["query-id\tcorpus-id\tscore", *judged])
     said = verb(*more, name=verb_name)
     assert said.code == 0, said.err
     told = (
@@ -129,7 +117,7 @@ def test_a_file_for_tune_that_switches_the_guard_off_serves_too(verb: Verb) -> N
 
 
 def test_a_search_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_tune(verb: Verb) -> None:
-    tight = ("--set", "guard.measure=turn", "--set", "guard.limit=1e-12", "--set", "guard.probes=probes.txt")
+    tight = setting("guard.measure=turn", "guard.limit=1e-12", "guard.probes=probes.txt")
     said = verb(*SHORT, *tight)
     assert said.code == 0, said.err
     assert read_result(Path("out/result.json"), SafeRate).rate is None

@@ -144,19 +144,8 @@ def test_one_search_shows_any_number_of_models(
         save_tiny(tmp_path / stated, seed=3, settings=RAW)
         edit(tmp_path / stated, "config_sentence_transformers.json", similarity_fn_name=stated)
         names.append(str(tmp_path / stated))
-    arguments = [
-        "search",
-        str(here / "store"),
-        QUERIES[0],
-        "--model",
-        names[0],
-        "--compare",
-        names[1],
-        "--compare",
-        names[2],
-        "-k",
-        "2",
-    ]
+    models = f"--model {names[0]} --compare {names[1]} --compare {names[2]}"
+    arguments = [f"search {here}/store '{QUERIES[0]}' {models} -k 2"]
     said: Said = run_in_process(capsys, monkeypatch, arguments)
     heads = [line for line in said.out.splitlines() if not line.startswith(" ")]
     assert heads == [

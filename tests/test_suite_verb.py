@@ -58,9 +58,7 @@ def test_a_suite_ends_with_a_table_and_a_page(said, place: Path) -> None:
 
 def test_two_models_are_compared_from_what_was_kept(said, place: Path) -> None:
     evaluated(said)
-    done = said(
-        "compare", "out/scores/one", "out/scores/two", "--out", "pair", "--set", "measure.resamples=100"
-    )
+    done = said("compare out/scores/one out/scores/two --out pair --set measure.resamples=100")
     assert (done.code, done.out) == (0, "pair/report.html\n")
     assert said("compare", "out/scores/one", "out/scores/two", "--set", "measure.resamples=100").out == ""
     table = said("compare", "out/scores/one", "out/scores/two", "--json", "--set", "measure.resamples=100")

@@ -41,9 +41,7 @@ def sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         Path("spec.toml").write_text(
             tomli_w.dumps(without_none(tables_of(tmp_path, **given))), encoding="utf-8"
         )
-        return run_in_process(
-            capsys, monkeypatch, ["sweep", "spec.toml", "--out", "out", "--device", "cpu", *more]
-        )
+        return run_in_process(capsys, monkeypatch, ["sweep spec.toml --out out --device cpu", *more])
 
     return run
 
