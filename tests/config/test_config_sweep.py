@@ -8,7 +8,7 @@ import pytest
 
 from adiabat.config.budgets import TAKEN, ScalingSettings
 from adiabat.config.distillation import DistillStaticSettings
-from adiabat.config.reader import checked
+from adiabat.config.reader import assigned, checked
 from adiabat.config.section import RangeValues
 from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.config.tuning import GuardSection, RehearsalSection
@@ -41,121 +41,63 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
     }
 
 
+DECAY = "grid.tune.weight_decay"
+BOTH = "tune.weight_decay must be set by grid or by variants, got both"
+
+
 @pytest.mark.parametrize(
-    ("tables", "told"),
+    ("assignments", "told"),
     [
         (
-            {"grid": {"tune": {"learning_rat": [1.0]}}},
-            "learning_rat=1, seed=0: unknown key tune.learning_rat; did you mean tune.learning_rate?",
+            "grid.tune.learning_rat=[1.0]",
+            "learning_rat=1, seed=0: unknown key tune.learning_rat; did you mean",
         ),
+        ("grid.encoder.max_tokens=[8]", "grid.encoder.max_tokens must be a setting that may vary"),
+        (f"{DECAY}=0.1", f"{DECAY} must be a list of values, or a table with low and high, got 0.1"),
+        (f"{DECAY}=[0.1,0.2,0.1]", f"{DECAY} must name each value once, got 0.1"),
+        (f"{DECAY}=[-1.0,0.1]", "weight_decay=-1, seed=0: tune.weight_decay must"),
+        (f"{DECAY}={{low=0.3,high=0.1}}", f"{DECAY}: low must be below high, got 0.3 and 0.1"),
+        (f"{DECAY}={{low=0.3,high=0.5,steps=2}}", f"{DECAY}: unknown key steps"),
         (
-            {"grid": {"encoder": {"max_tokens": [8]}}},
-            "grid.encoder.max_tokens must be a setting that may vary from run to "
-            "run; these are the keys of tune and data",
+            f"{DECAY}={{low=0.3,high=0.301,count=5}}",
+            f"{DECAY}: count must give values that differ in three digits, got 5",
         ),
+        (f"{DECAY}={{}}", f"{DECAY}: low must be given, got none; high must be given, got none"),
+        (f"{DECAY}=[0.1] tune.weight_decay=0.2", f"tune.weight_decay has no effect where {DECAY} varies it"),
         (
-            {"grid": {"tune": {"weight_decay": 0.1}}},
-            "grid.tune.weight_decay must be a list of values, or a table with low and high, got 0.1",
-        ),
-        (
-            {"grid": {"tune": {"weight_decay": [0.1, 0.2, 0.1]}}},
-            "grid.tune.weight_decay must name each value once, got 0.1 more than once",
-        ),
-        (
-            {"grid": {"tune": {"weight_decay": [-1.0, 0.1]}}},
-            "weight_decay=-1, seed=0: tune.weight_decay must",
-        ),
-        (
-            {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.1}}}},
-            "grid.tune.weight_decay: low must be below high, got 0.3 and 0.1; swap them",
-        ),
-        (
-            {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.5, "steps": 2}}}},
-            "grid.tune.weight_decay: unknown key steps",
-        ),
-        (
-            {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.301, "count": 5}}}},
-            "grid.tune.weight_decay: count must give values that differ in "
-            "three digits, got 5 from 0.3 to 0.301",
-        ),
-        (
-            {"grid": {"tune": {"weight_decay": [0.1]}}, "tune": {"weight_decay": 0.2}},
-            "tune.weight_decay has no effect where grid.tune.weight_decay varies it",
-        ),
-        (
-            {"grid": {"tune": {"loss": ["triplet", "in_batch_softmax"]}}, "tune": {"loss": {"margin": 0.2}}},
+            'grid.tune.loss=["triplet","in_batch_softmax"] tune.loss.margin=0.2',
             "tune.loss.margin would be lost where grid.tune.loss takes another kind",
         ),
         (
-            {"grid": {"tune": {"loss": {"kind": ["triplet", "in_batch_softmax"], "margin": [0.3]}}}},
+            'grid.tune.loss={kind=["triplet","in_batch_softmax"],margin=[0.3]}',
             "tune.loss.margin belongs to triplet; kind is",
         ),
         (
-            {"variants": [{"name": "a", "tune": {"weight_decai": 0.1}}]},
-            "a, seed=0: unknown key tune.weight_decai; did you mean tune.weight_decay?",
+            'variants=[{name="a",tune.weight_decai=0.1}]',
+            "a, seed=0: unknown key tune.weight_decai; did you mean",
+        ),
+        ('variants=[{name="a"},{name="a"}]', "variants must have names of their own, got 'a'"),
+        ('variants=[{name="a"},{name="b"}]', "variants must differ, got 'a' and 'b', with the same settings"),
+        (f'variants=[{{name="a",tune.weight_decay=0.1}}] {DECAY}=[0.2]', BOTH),
+        (f'variants=[{{name="a",{DECAY}=[0.1]}}] {DECAY}=[0.2]', BOTH),
+        (f'variants=[{{name="a",{DECAY}=[0.1,-0.1]}}]', "tune.weight_decay must be >= 0, got -0.1"),
+        (
+            f'variants=[{{name="a",tune.weight_decay=0.1,{DECAY}=[0.2]}}]',
+            f"variants.{DECAY} varies variants.tune.weight_decay, which is also set",
         ),
         (
-            {"variants": [{"name": "a"}, {"name": "a"}]},
-            "variants must have names of their own, got 'a' more than once",
+            f'tune.weight_decay=0.3 variants=[{{name="a",tune.weight_decay=0.1}},{{name="b",{DECAY}=[0.2]}}]',
+            "tune.weight_decay has no effect where every variant sets it",
         ),
+        ("sweep.seeds=[1,1]", "sweep.seeds must be a list that names each seed once"),
         (
-            {
-                "variants": [{"name": "a", "tune": {"weight_decay": 0.1}}],
-                "grid": {"tune": {"weight_decay": [0.2]}},
-            },
-            "tune.weight_decay must be set by grid or by variants, got both",
-        ),
-        (
-            {"variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1, -0.1]}}}]},
-            "tune.weight_decay must be",
-        ),
-        (
-            {
-                "variants": [
-                    {"name": "a", "tune": {"weight_decay": 0.1}, "grid": {"tune": {"weight_decay": [0.2]}}}
-                ]
-            },
-            "variants.grid.tune.weight_decay varies variants.tune.weight_decay, which is also set",
-        ),
-        (
-            {
-                "variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1]}}}],
-                "grid": {"tune": {"weight_decay": [0.2]}},
-            },
-            "tune.weight_decay must be set by grid or by variants, got both",
-        ),
-        ({"sweep": {"seeds": [1, 1]}}, "sweep.seeds must be a list that names each seed once"),
-        (
-            {"grid": {"tune": {"weight_decay": {}}}},
-            "grid.tune.weight_decay: low must be given, got none; high must be given, got none",
-        ),
-        (
-            {"variants": [{"name": "a"}, {"name": "b"}]},
-            "variants must differ, got 'a' and 'b', with the same settings; leave one out",
-        ),
-        (
-            {
-                "tune": {"weight_decay": 0.3},
-                "variants": [
-                    {"name": "a", "tune": {"weight_decay": 0.1}},
-                    {"name": "b", "grid": {"tune": {"weight_decay": [0.2]}}},
-                ],
-            },
-            "tune.weight_decay has no effect where every variant sets it; leave it out",
-        ),
-        (
-            {
-                "tasks": [
-                    {"kind": "retrieval", "name": "a", "data": "x"},
-                    {"kind": "nli_grid", "name": "a", "data": "y"},
-                ]
-            },
-            "tasks must have names of their own, got 'a' more than once; rename them",
+            'tasks=[{kind="retrieval",name="a",data="x"},{kind="nli_grid",name="a",data="y"}]',
+            "tasks must have names of their own, got 'a'",
         ),
     ],
 )
-def test_what_is_wrong_is_told(tables: dict[str, Any], told: str) -> None:
-    assert told in fault(**tables)
+def test_what_is_wrong_is_told(assignments: str, told: str) -> None:
+    assert told in fault(**assigned(assignments.split(), kind=TuneSweepSettings))
 
 
 @pytest.mark.parametrize("name", ["a/b", "a\\b", "a\nb", "a\u2028b", "a\x07", "x" * 61])

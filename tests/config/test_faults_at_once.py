@@ -10,7 +10,7 @@ import pytest
 
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked, keys_of, leaves, with_values
+from adiabat.config.reader import assigned, checked, keys_of, leaves, with_values
 from adiabat.config.section import Section
 from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.config.tasks import SuiteSettings
@@ -18,7 +18,12 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError
 from tests.config.test_ignored import IDLE, VALUES
 
-TASK = {"kind": "retrieval", "data": "d", "corpus_split": "dev", "name": "a"}
+TASK = 'kind="retrieval",data="d",corpus_split="dev",name="a"'
+
+
+def table_of(kind: type[Section], assignments: str) -> dict[str, Any]:
+    """Tables of settings as they are typed after ``--set``, with blanks between them."""
+    return assigned(assignments.split(), {}, kind=kind)
 
 
 def message(kind: type[Section], table: dict[str, Any]) -> str:
@@ -28,21 +33,13 @@ def message(kind: type[Section], table: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "table", "faults"),
+    ("kind", "assignments", "faults"),
     [
-        (
-            TuneSettings,
-            {"tune": {"learning_rate": -1, "keep": "no"}},
-            ["tune.learning_rate must", "tune.keep must"],
-        ),
+        (TuneSettings, "tune.learning_rate=-1 tune.keep=no", ["tune.learning_rate must", "tune.keep must"]),
         (
             TrainSettings,
-            {
-                "train": {"learning_rate": -1, "idle_epochs": 3},
-                "run": {"sede": 1},
-                "memory": {"length_buckets": [3, 2]},
-                "towers": {"document_model": "m"},
-            },
+            "train.learning_rate=-1 train.idle_epochs=3 run.sede=1 memory.length_buckets=[3,2] "
+            "towers.document_model=m",
             [
                 "train.learning_rate must",
                 "unknown key run.sede",
@@ -52,17 +49,17 @@ def message(kind: type[Section], table: dict[str, Any]) -> str:
         ),
         (
             TrainSettings,
-            {"train": {"warmup_fraction": 0.2, "warmup_steps": 3, "epochs": 2.0, "steps": 5}},
+            "train.warmup_fraction=0.2 train.warmup_steps=3 train.epochs=2.0 train.steps=5",
             ["train.warmup_fraction has no effect", "train.epochs has no effect"],
         ),
         (
             TrainSettings,
-            {"towers": {"kind": "bad", "store": "s"}, "train": {"epochs": 2.0, "steps": 5}},
+            "towers.kind=bad towers.store=s train.epochs=2.0 train.steps=5",
             ["towers.kind must", "train.epochs has no effect"],
         ),
         (
             TrainSettings,
-            {"train": {"loss": {"kind": "triplet", "symmetric": True}, "method": {"rank": 3}}},
+            "train.loss=triplet train.loss.symmetric=true train.method.rank=3",
             [
                 "train.loss.symmetric belongs",
                 'train.method.rank has no effect with train.method.kind = "full"',
@@ -70,77 +67,74 @@ def message(kind: type[Section], table: dict[str, Any]) -> str:
         ),
         (
             SuiteSettings,
-            {"tasks": [{**TASK, "blank": 3}, TASK]},
+            f"tasks=[{{{TASK},blank=3}},{{{TASK}}}]",
             ["tasks.blank of number 1 (a) must", "tasks.corpus_split of number 2 (a) has no effect"],
         ),
         (
             TuneSweepSettings,
-            {"variants": [{}, {}]},
+            "variants=[{},{}]",
             ["variants.name of number 1 must be given", "variants.name of number 2 must be given"],
         ),
     ],
 )
 def test_every_table_tells_its_faults_in_one_go(
-    kind: type[Section], table: dict[str, Any], faults: list[str]
+    kind: type[Section], assignments: str, faults: list[str]
 ) -> None:
-    told = message(kind, table)
+    told = message(kind, table_of(kind, assignments))
     assert told.startswith(f"{len(faults)} faults: ")
     assert [part for part in faults if part not in told] == []
 
 
 @pytest.mark.parametrize(
-    ("kind", "first", "then"),
+    ("kind", "wrong", "first", "others", "then"),
     [
         (
             TuneSettings,
-            ("tune.learning_rate must", {"tune": {"learning_rate": -1, "keep": "last", "idle_epochs": 3}}),
-            ("tune.idle_epochs has no effect", {"tune": {"keep": "last", "idle_epochs": 3}}),
+            "tune.learning_rate=-1",
+            "tune.learning_rate must",
+            "tune.keep=last tune.idle_epochs=3",
+            "tune.idle_epochs has no effect",
         ),
         (
             ScalingSettings,
-            ("train.batch_size must", {"train": {"learning_rate": 3e-4, "batch_size": 0}}),
-            (
-                "train.learning_rate must be left out of a scaling experiment",
-                {"train": {"learning_rate": 3e-4}},
-            ),
+            "train.batch_size=0",
+            "train.batch_size must",
+            "train.learning_rate=3e-4",
+            "train.learning_rate must be left out of a scaling experiment",
         ),
         (
             TrainSettings,
-            (
-                "train must be a table",
-                {"train": 3, "run": {"compile": True}, "memory": {"checkpointing": True}},
-            ),
-            (
-                "memory.checkpointing must be false",
-                {"run": {"compile": True}, "memory": {"checkpointing": True}},
-            ),
+            "train=3",
+            "train must be a table",
+            "run.compile=true memory.checkpointing=true",
+            "memory.checkpointing must be false",
         ),
     ],
 )
 def test_a_combination_is_told_once_the_values_of_its_table_are_right(
-    kind: type[Section], first: tuple[str, dict[str, Any]], then: tuple[str, dict[str, Any]]
+    kind: type[Section], wrong: str, first: str, others: str, then: str
 ) -> None:
-    for phrase, table in (first, then):
-        told = message(kind, table)
+    for phrase, assignments in ((first, f"{wrong} {others}"), (then, others)):
+        told = message(kind, table_of(kind, assignments))
         assert told.startswith(phrase)
         assert " faults: " not in told
 
 
 @pytest.mark.parametrize(
-    ("kind", "table"),
+    ("kind", "assignments"),
     [
-        (TrainSettings, {"train": {"keep": "bad", "idle_epochs": 3}}),
-        (TrainSettings, {"train": {"steps": -1, "warmup_steps": 10}, "batches": {"token_budget": 7}}),
-        (TrainSettings, {"train": {"loss": "bad"}, "memory": {"loss_tile": 7}}),
-        (TrainSettings, {"train": {"loss": "mse"}, "towers": {"kind": "asymmetric", "frozen": "bad"}}),
-        (TrainSettings, {"data": {"sources": [{"path": "a", "columns": {"query": ""}}, {"path": "a"}]}}),
-        (TuneSettings, {"guard": {"action": "back", "limit": -1}}),
-        (TuneSettings, {"rate_search": {"low": -1}}),
-        (PlanSettings, {"plan": {"runs": 3, "resamples": 7, "memory": 9}}),
+        (TrainSettings, "train.keep=bad train.idle_epochs=3"),
+        (TrainSettings, "train.steps=-1 train.warmup_steps=10 batches.token_budget=7"),
+        (TrainSettings, "train.loss=bad memory.loss_tile=7"),
+        (TrainSettings, "train.loss=mse towers.kind=asymmetric towers.frozen=bad"),
+        (TrainSettings, 'data.sources=[{path="a",columns={query=""}},{path="a"}]'),
+        (TuneSettings, "guard.action=back guard.limit=-1"),
+        (TuneSettings, "rate_search.low=-1"),
+        (PlanSettings, "plan.runs=3 plan.resamples=7 plan.memory=9"),
     ],
 )
-def test_no_told_combination_rests_on_a_wrong_value(kind: type[Section], table: dict[str, Any]) -> None:
-    assert " faults: " not in message(kind, table)
+def test_no_told_combination_rests_on_a_wrong_value(kind: type[Section], assignments: str) -> None:
+    assert " faults: " not in message(kind, table_of(kind, assignments))
 
 
 def are_apart(key: str, other: str) -> bool:

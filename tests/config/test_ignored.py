@@ -1,5 +1,6 @@
 """A setting that another one makes meaningless is refused by its name, in every settings class."""
 
+import tomllib
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from adiabat.config.distillation import (
     MultilingualSettings,
 )
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked, read_settings, with_values
+from adiabat.config.reader import assigned, checked, leaves, read_settings, with_values
 from adiabat.config.section import Section, value_at
 from adiabat.config.shared import EvaluateSettings
 from adiabat.config.sweeps import TuneSweepSettings
@@ -21,88 +22,63 @@ from adiabat.config.tasks import SpaceSettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError
 
-VALUES: dict[str, Any] = {
-    "data.validation_split": "dev",
-    "data.validation_fraction": 0.2,
-    "data.max_validation": 7,
-    "data.hold_out": "documents",
-    "measure.depth": 7,
-    "measure.drop_same_id": True,
-    "tune.idle_epochs": 3,
-    "train.idle_epochs": 3,
-    "train.warmup_fraction": 0.2,
-    "train.epochs": 2.0,
-    "train.steps": 5,
-    "towers.document_model": "other",
-    "towers.frozen": "document",
-    "towers.store": "store",
-    "towers.targets": "store",
-    "towers.projection_width": 8,
-    "plan.loss": "training",
-    "plan.least_steps": 3,
-    "plan.resamples": 7,
-    "plan.measure": False,
-    "judge.store": "store",
-    "judge.margin": 0.1,
-    "static.reduction.dims": 8,
-    "static.weighting.a": 1e-3,
-    "static.weighting.corpus": "corpus.jsonl",
-    "mixture.rule.temperature": 3.0,
-    "batches.group.random_share": 0.3,
-    "batches.group.curriculum_steps": 5,
-    "rate_search.checks": 3,
-}
+VALUES: dict[str, Any] = dict(
+    leaves(
+        tomllib.loads("""
+data = {validation_split = "dev", validation_fraction = 0.2, max_validation = 7, hold_out = "documents"}
+measure = {depth = 7, drop_same_id = true}
+tune = {idle_epochs = 3}
+train = {idle_epochs = 3, warmup_fraction = 0.2, epochs = 2.0, steps = 5}
+plan = {loss = "training", least_steps = 3, resamples = 7, measure = false}
+judge = {store = "store", margin = 0.1}
+static = {reduction.dims = 8, weighting.a = 1e-3, weighting.corpus = "corpus.jsonl"}
+mixture = {rule.temperature = 3.0}
+batches = {group.random_share = 0.3, group.curriculum_steps = 5}
+rate_search = {checks = 3}
+[towers]
+document_model = "other"
+frozen = "document"
+store = "store"
+targets = "store"
+projection_width = 8
+""")
+    )
+)
 """Settings with a value other than the default."""
 
 IDLE: list[tuple[type[Section], dict[str, Any], tuple[str, ...]]] = [
-    (TrainSettings, {}, ("data.validation_split", "towers.document_model", "towers.frozen", "towers.store")),
-    (
-        TrainSettings,
-        {},
+    (kind, assigned(beside.split(), kind=kind), tuple(keys.split()))
+    for kind, beside, keys in (
+        (TrainSettings, "", "data.validation_split towers.document_model towers.frozen towers.store"),
+        (TrainSettings, "", "mixture.rule.temperature batches.group.random_share train.idle_epochs"),
+        (TrainSettings, "", "batches.group.curriculum_steps"),
+        (TrainSettings, "data.validation=dev.jsonl", "data.validation_fraction data.max_validation"),
+        (TrainSettings, "towers.kind=asymmetric", "towers.store towers.targets"),
+        (TrainSettings, "towers.kind=asymmetric towers.frozen=query", "towers.store"),
+        (TrainSettings, "towers.kind=shared_projection", "towers.frozen towers.store towers.targets"),
+        (TrainSettings, "towers.projection_start=start.npy", "towers.projection_width"),
+        (TrainSettings, "train.warmup_steps=3", "train.warmup_fraction"),
+        (TrainSettings, "train.steps=9", "train.epochs"),
+        (TrainSettings, "train.budget_flops=1e9", "train.epochs train.steps"),
+        (TrainSettings, "train.budget_seconds=9.0", "train.epochs"),
+        (TuneSettings, "", "data.validation_split"),
         (
-            "mixture.rule.temperature",
-            "batches.group.random_share",
-            "batches.group.curriculum_steps",
-            "train.idle_epochs",
+            TuneSettings,
+            "data.validation=dev.jsonl",
+            "data.validation_fraction data.max_validation data.hold_out",
         ),
-    ),
-    (
-        TrainSettings,
-        {"data": {"validation": "dev.jsonl"}},
-        ("data.validation_fraction", "data.max_validation"),
-    ),
-    (TrainSettings, {"towers": {"kind": "asymmetric"}}, ("towers.store", "towers.targets")),
-    (TrainSettings, {"towers": {"kind": "asymmetric", "frozen": "query"}}, ("towers.store",)),
-    (
-        TrainSettings,
-        {"towers": {"kind": "shared_projection"}},
-        ("towers.frozen", "towers.store", "towers.targets"),
-    ),
-    (TrainSettings, {"towers": {"projection_start": "start.npy"}}, ("towers.projection_width",)),
-    (TrainSettings, {"train": {"warmup_steps": 3}}, ("train.warmup_fraction",)),
-    (TrainSettings, {"train": {"steps": 9}}, ("train.epochs",)),
-    (TrainSettings, {"train": {"budget_flops": 1e9}}, ("train.epochs", "train.steps")),
-    (TrainSettings, {"train": {"budget_seconds": 9.0}}, ("train.epochs",)),
-    (TuneSettings, {}, ("data.validation_split",)),
-    (
-        TuneSettings,
-        {"data": {"validation": "dev.jsonl"}},
-        ("data.validation_fraction", "data.max_validation", "data.hold_out"),
-    ),
-    (TuneSettings, {"rate_search": "range"}, ("rate_search.checks",)),
-    (TuneSettings, {"tune": {"keep": "last"}}, ("tune.idle_epochs",)),
-    (EvaluateSettings, {"measure": {"negatives": "listed"}}, ("measure.depth", "measure.drop_same_id")),
-    (PlanSettings, {}, ("plan.loss", "plan.least_steps", "plan.resamples", "plan.measure")),
-    (MineSettings, {}, ("judge.store", "judge.margin")),
-    (DistillStaticSettings, {"static": {"reduction": "none"}}, ("static.reduction.dims",)),
-    (
-        DistillStaticSettings,
-        {"static": {"weighting": "none"}},
-        ("static.weighting.a", "static.weighting.corpus"),
-    ),
-    (DistillStaticSettings, {"static": {"weighting": "zipf"}}, ("static.weighting.a",)),
-    (MultilingualSettings, {"mixture": {"rule": "equal"}}, ("mixture.rule.temperature",)),
+        (TuneSettings, "rate_search=range", "rate_search.checks"),
+        (TuneSettings, "tune.keep=last", "tune.idle_epochs"),
+        (EvaluateSettings, "measure.negatives=listed", "measure.depth measure.drop_same_id"),
+        (PlanSettings, "", "plan.loss plan.least_steps plan.resamples plan.measure"),
+        (MineSettings, "", "judge.store judge.margin"),
+        (DistillStaticSettings, "static.reduction=none", "static.reduction.dims"),
+        (DistillStaticSettings, "static.weighting=none", "static.weighting.a static.weighting.corpus"),
+        (DistillStaticSettings, "static.weighting=zipf", "static.weighting.a"),
+        (MultilingualSettings, "mixture.rule=equal", "mixture.rule.temperature"),
+    )
 ]
+"""Settings that have no effect beside those of a table, which may be empty."""
 
 
 @pytest.mark.parametrize(
@@ -120,121 +96,59 @@ def test_a_setting_without_effect_is_refused_by_name(
 
 FROZEN, ASYMMETRIC = 'towers.frozen = "document"', 'towers.kind = "asymmetric"'
 CORPUS = "static.weighting.corpus must be given"
-
-
-@pytest.mark.parametrize(
-    ("kind", "table", "cause", "remedy"),
-    [
+LAST, KEPT = '.keep = "last"', '"best" or "both"'
+MENDED: dict[type[Section], list[tuple[str, str, str]]] = {
+    TrainSettings: [
+        ("train.steps=3 train.budget_flops=1e9", "train.budget_flops", "leave out train.budget_flops"),
+        ("train.epochs=3 train.budget_seconds=9", "train.budget_seconds", "leave out train.budget_seconds"),
+        ("train.warmup_fraction=0.3 train.warmup_steps=1", "warmup_steps", "leave out train.warmup_steps"),
+        ("train.idle_epochs=3", f"train{LAST}", f"set train.keep = {KEPT}"),
+        ("towers.kind=asymmetric towers.frozen=query towers.store=s", 'frozen = "query"', f"set {FROZEN}"),
+        ("towers.store=s", 'kind = "shared" and with towers.frozen', f"set {ASYMMETRIC} and set {FROZEN}"),
         (
-            TrainSettings,
-            {"train": {"steps": 3, "budget_flops": 1e9}},
-            "train.budget_flops",
-            "leave out train.budget_flops",
-        ),
-        (
-            TrainSettings,
-            {"train": {"epochs": 3.0, "budget_seconds": 9.0}},
-            "train.budget_seconds",
-            "leave out train.budget_seconds",
-        ),
-        (
-            TrainSettings,
-            {"train": {"warmup_fraction": 0.3, "warmup_steps": 1}},
-            "train.warmup_steps",
-            "leave out train.warmup_steps",
-        ),
-        (
-            TrainSettings,
-            {"train": {"idle_epochs": 3}},
-            'train.keep = "last"',
-            'set train.keep = "best" or "both"',
-        ),
-        (
-            FitSettings,
-            {"train": {"idle_epochs": 3, "keep": "last"}},
-            'train.keep = "last"',
-            'set train.keep = "best" or "both"',
-        ),
-        (
-            AblateSettings,
-            {"fit": {"idle_epochs": 3, "keep": "last"}},
-            'fit.keep = "last"',
-            'set fit.keep = "best" or "both"',
-        ),
-        (
-            TuneSettings,
-            {"tune": {"idle_epochs": 3, "keep": "last"}},
-            'tune.keep = "last"',
-            'set tune.keep = "both" or "loss"',
-        ),
-        (
-            TrainSettings,
-            {"towers": {"kind": "asymmetric", "frozen": "query", "store": "s"}},
-            'frozen = "query"',
-            f"set {FROZEN}",
-        ),
-        (
-            TrainSettings,
-            {"towers": {"store": "s"}},
-            'kind = "shared" and with towers.frozen',
-            f"set {ASYMMETRIC} and set {FROZEN}",
-        ),
-        (
-            TuneSettings,
-            {"rate_search": "safe", "tune": {"learning_rate": 1e-7}},
-            "with rate_search",
-            "leave out rate_search",
-        ),
-        (TuneSettings, {"guard": {"action": "back"}}, "without guard.limit", "set guard.limit"),
-        (
-            TuneSettings,
-            {"data": {"validation_split": "dev"}},
-            "without data.validation",
-            "set data.validation",
-        ),
-        (
-            MineSettings,
-            {"mine": {"source": "dense"}, "bm25": {"k1": 1.2}},
-            'source = "dense"',
-            'set mine.source = "bm25" or "fused"',
-        ),
-        (
-            PlanSettings,
-            {"plan": {"runs": "r", "measure": False}, "run": {"device": "cpu"}},
-            "measure = false",
-            "set plan.measure = true",
-        ),
-        (
-            TrainSettings,
-            {"train": {"loss": {"guide": {"model": "self", "relative": True}}}},
+            "train.loss.guide=self train.loss.guide.relative=true",
             "margin = 0.0",
             "change train.loss.guide.margin",
         ),
+    ],
+    FitSettings: [("train.idle_epochs=3 train.keep=last", f"train{LAST}", f"set train.keep = {KEPT}")],
+    AblateSettings: [
+        ("fit.idle_epochs=3 fit.keep=last", f"fit{LAST}", f"set fit.keep = {KEPT}"),
+        ("static.weighting=zipf", 'static.weighting.kind must be "sif" in an ablation', "leave it out"),
+    ],
+    TuneSettings: [
+        ("tune.idle_epochs=3 tune.keep=last", f"tune{LAST}", 'set tune.keep = "both" or "loss"'),
+        ("rate_search=safe tune.learning_rate=1e-7", "with rate_search", "leave out rate_search"),
+        ("guard.action=back", "without guard.limit", "set guard.limit"),
+        ("data.validation_split=dev", "without data.validation", "set data.validation"),
+    ],
+    MineSettings: [
+        ("mine.source=dense bm25.k1=1.2", 'source = "dense"', 'set mine.source = "bm25" or "fused"')
+    ],
+    PlanSettings: [
+        ("plan.runs=r plan.measure=false run.device=cpu", "measure = false", "set plan.measure = true"),
+    ],
+    DistillStaticSettings: [
         (
-            DistillStaticSettings,
-            {"static": {"weighting": {"kind": "zipf", "a": 0.1}}},
-            'has no effect with static.weighting.kind = "zipf"',
+            "static.weighting=zipf static.weighting.a=0.1",
+            'kind = "zipf"',
             'set static.weighting.kind = "sif"',
         ),
-        (
-            DistillStaticSettings,
-            {"static": {"weighting": "tfidf"}},
-            CORPUS,
-            "add corpus, or set static.weighting",
-        ),
-        (
-            AblateSettings,
-            {"static": {"weighting": "zipf"}},
-            'static.weighting.kind must be "sif" in an ablation',
-            "leave it out",
-        ),
+        ("static.weighting=tfidf", CORPUS, "add corpus, or set static.weighting"),
     ],
+}
+"""Settings that refuse each other, the cause, and the change that mends it."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "assignments", "cause", "remedy"),
+    [(kind, *row) for kind, rows in MENDED.items() for row in rows],
 )
 def test_a_refusal_names_each_change_that_mends_it(
-    kind: type[Section], table: dict[str, Any], cause: str, remedy: str
+    kind: type[Section], assignments: str, cause: str, remedy: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        checked(kind, table)
+        read_settings(kind, None, assignments.split())
     assert cause in str(caught.value).partition(";")[0]
     assert str(caught.value).endswith(remedy) or f"; {remedy}" in str(caught.value)
 
