@@ -1,5 +1,6 @@
 """What a browser would see of a page."""
 
+import csv
 import io
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
@@ -18,6 +19,19 @@ HOSTILE = "=cmd|'x'!A1 <b>&amp; *x* _y_ [z](w) `c` \\end{tabular} % $1 #2 ^3 ~4 
 
 def plain(text: str) -> str:
     return text.replace("\xa0", " ")
+
+
+def html_of(record: Record) -> str:
+    return pages.files(record)["report.html"]()
+
+
+def table_of(record: Record, ending: str) -> str:
+    """The table in a file for another program: ``csv``, ``md`` or ``tex``."""
+    return plain(pages.files(record)[f"table.{ending}"]())
+
+
+def csv_rows(record: Record) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(pages.files(record)["table.csv"]())))
 
 
 def printed(result: Record, width: int = 80) -> str:
@@ -68,6 +82,10 @@ class Page(HTMLParser):
 
     def ids(self) -> list[str]:
         return [value for _, attributes in self.elements if (value := attributes.get("id")) is not None]
+
+    def lacks(self, *parts: str) -> list[str]:
+        """Parts that the text of the page does not hold."""
+        return [part for part in parts if part not in self.text]
 
     def with_class(self, name: str) -> list[dict[str, str | None]]:
         return [

@@ -25,20 +25,15 @@ from adiabat.report.charts import (
 POINTS = [(float(x), 2.0**-x) for x in range(10)]
 SPREADS = [Spread("after", [0.4, 0.6], 1.2, True), Spread("before", [0.01, 0.09], 1.0, False)]
 PLACES = [("p", [(0.0, 1.0)]), ("q", [(1.0, 1.0)])]
+LIMITED = Panel([Line(POINTS, "one"), Line(POINTS, "other")], "x", "y", across=[(0.5, "limit", MUTED)])
+LOGARITHMIC = Panel([Line(POINTS, "one")], "x", log="xy")
+ROWS = [ForestRow("<b>", 1.0, (0.5, 1.5), "better", "+1"), ForestRow("c", -1.0, (-2.0, 0.1), "undecided")]
 CHARTS = {
-    "curves": curves(
-        "a", [Panel([Line(POINTS, "one"), Line(POINTS, "other")], "x", "y", across=[(0.5, "limit", MUTED)])]
-    ),
-    "narrow": curves(
-        "a", [Panel([Line(POINTS, "one")], "x", log="xy"), Panel([Line(POINTS, "two")], "x")], width=4.0
-    ),
+    "curves": curves("a", [LIMITED]),
+    "narrow": curves("a", [LOGARITHMIC, Panel([Line(POINTS, "two")], "x")], width=4.0),
     "histogram": histogram("a", [0.0, 1.0, 2.0], SPREADS, label="x", width=7.4),
     "scatter": scatter("a", [("before", PLACES), ("after", PLACES)]),
-    "forest": forest(
-        "a",
-        [ForestRow("<b>", 1.0, (0.5, 1.5), "better", "+1"), ForestRow("c", -1.0, (-2.0, 0.1), "undecided")],
-        label="x",
-    ),
+    "forest": forest("a", ROWS, label="x"),
     "bars": bars("a", [("layer.1", 2.0), ("layer.0", 1.0)], label="x"),
 }
 

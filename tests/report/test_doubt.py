@@ -14,7 +14,7 @@ from adiabat.results.evaluation_result import Part, TrainedOn
 from adiabat.results.verdict import EXPLAINING, Reason
 from adiabat.stats.clusters import Clusters
 from tests.evaluation.scored import ranked
-from tests.report.html_page import plain
+from tests.report.html_page import html_of, plain
 from tests.report.sample_results import make_dataset, make_result, with_reasons
 
 BETTER = make_dataset("cs", "target", 0.6, 0.65)
@@ -108,17 +108,15 @@ def test_a_reason_that_retention_sets_share_is_told_once(reason: Reason) -> None
 
 
 def test_a_note_that_begins_with_the_name_of_its_set_is_shown_with_one_name() -> None:
-    notes = [
-        f"{BETTER.name}: 3 documents missing from the store left out",
-        "positives are compared with all others",
-    ]
-    shown = plain(pages.files(make_result(replace(BETTER, notes=notes)))["report.html"]())
+    told = "3 documents missing from the store left out"
+    notes = [f"{BETTER.name}: {told}", "positives are compared with all others"]
+    shown = plain(html_of(make_result(replace(BETTER, notes=notes))))
     assert f"{BETTER.name}: {BETTER.name}:" not in re.sub(r"<[^>]*>| +", " ", shown).replace("  ", " ")
-    assert "3 documents missing from the store left out" in shown
+    assert told in shown
 
 
 def test_models_with_one_query_tower_are_a_reason_and_no_note() -> None:
     equal = "Model and baseline have the same query tower"
     result = make_result(replace(BETTER, notes=[equal]), equal_towers=[equal])
     assert f"{equal}." in pages.verdict(result)[1]
-    assert pages.files(result)["report.html"]().count(equal) == 1
+    assert html_of(result).count(equal) == 1

@@ -2,16 +2,13 @@
 record alone.
 """
 
-import csv
-import io
 from functools import cache
 
 import pytest
 
-from adiabat.report import pages
 from adiabat.report import rate_search_headline as words
 from adiabat.results.rate_search_result import SafeRate
-from tests.report.html_page import Page, plain, printed
+from tests.report.html_page import Page, csv_rows, html_of, plain, printed
 from tests.report.sample_safe_rates import (
     EVERY,
     LIMIT,
@@ -23,11 +20,6 @@ from tests.report.sample_safe_rates import (
     unsafe_search,
 )
 
-
-def csv_of(result: SafeRate) -> str:
-    return pages.files(result)["table.csv"]()
-
-
 STEPS = list(range(100, 1001, 100))
 
 
@@ -37,29 +29,17 @@ def one_run(drift: list[float], steps: list[int] = STEPS) -> SafeRate:
 
 # --- Sentences ---
 
+HELD = "Up to a learning rate of {} the answers stay within noise for 1,000 steps, tried with"
+LEFT = "No rate in the search keeps the answers within the limit of 0.001 for 1,000 steps;"
+
 
 @pytest.mark.parametrize(
     ("search", "sentence"),
     [
-        (
-            "full",
-            "Up to a learning rate of 4.64e-8 the answers stay within noise for 1,000 "
-            "steps, tried with 1 seed; at 1e-7, drift exceeds it after 900 steps.",
-        ),
-        (
-            "seeds",
-            "Up to a learning rate of 4.64e-8 the answers stay within noise for 1,000 "
-            "steps, tried with 2 seeds; at 1e-7, drift exceeds it after 800 steps.",
-        ),
-        (
-            "top",
-            "Up to a learning rate of 1e-8 the answers stay within noise for 1,000 steps, tried with 1 seed.",
-        ),
-        (
-            "unsafe",
-            "No rate in the search keeps the answers within the limit of 0.001 for 1,000 "
-            "steps; at 1e-8, drift exceeds it after 150 steps.",
-        ),
+        ("full", f"{HELD.format('4.64e-8')} 1 seed; at 1e-7, drift exceeds it after 900 steps."),
+        ("seeds", f"{HELD.format('4.64e-8')} 2 seeds; at 1e-7, drift exceeds it after 800 steps."),
+        ("top", f"{HELD.format('1e-8')} 1 seed."),
+        ("unsafe", f"{LEFT} at 1e-8, drift exceeds it after 150 steps."),
     ],
 )
 def test_the_head_line_says_the_verdict(search: str, sentence: str) -> None:
@@ -69,25 +49,17 @@ def test_the_head_line_says_the_verdict(search: str, sentence: str) -> None:
 
 
 def test_only_a_last_check_beyond_the_limit_exceeds_it() -> None:
-    assert [words.ended(trial) for trial in diverged_search().trials] == [
-        *["diverged"] * 3,
-        "left",
-        "inside",
-    ]
+    ended = [words.ended(trial) for trial in diverged_search().trials]
+    assert ended == [*["diverged"] * 3, "left", "inside"]
 
 
 def test_a_limit_of_noise_is_taken_apart_and_a_given_one_said_to_be_given() -> None:
     noise = plain(words.about_limit(full_search()))
     assert "a drift of 0.0458 by overlap loss, derived from noise" in noise
-    assert (
-        "changing only the final punctuation of the 680 probes makes the "
-        "untuned tower's results drift by 0.100." in noise
-    )
+    assert "of the 680 probes makes the untuned tower's results drift by 0.100." in noise
     assert "The limit is 46 % of that; independent drift of this size increases the noise by 10 %." in noise
-    assert (
-        words.about_limit(unsafe_search())
-        == "The limit is a drift of 0.001 by overlap loss, taken from the settings, not measured."
-    )
+    given = words.about_limit(unsafe_search())
+    assert given == "The limit is a drift of 0.001 by overlap loss, taken from the settings, not measured."
 
 
 @pytest.mark.parametrize(
@@ -128,7 +100,7 @@ def test_the_terminal_shows_the_highest_rate_first_and_the_head_line_below() -> 
 
 
 def test_the_csv_holds_every_run_unrounded() -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_of(diverged_search()))))
+    rows = csv_rows(diverged_search())
     assert [row["ended"] for row in rows] == ["diverged", "diverged", "diverged", "left", "inside"]
     assert (rows[0]["last_check"], rows[0]["drift: overlap loss"], rows[0]["left_at"]) == ("", "", "0")
     left = diverged_search().trials[3]
@@ -141,7 +113,7 @@ def test_the_csv_holds_every_run_unrounded() -> None:
 
 @cache
 def html(search: str) -> str:
-    return pages.files(EVERY[search]())["report.html"]()
+    return html_of(EVERY[search]())
 
 
 def test_a_page_shows_noise_where_the_limit_is_made_of_it_and_the_runs_of_the_safe_rate_shaded() -> None:

@@ -4,6 +4,7 @@ figures, tables.
 
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,26 +15,20 @@ from adiabat.core.progress import SILENT
 from adiabat.core.text import NO_BREAK
 from adiabat.experiments.plan import plan
 from adiabat.experiments.scaling_analysis import evidence_of, fitted, result_of
-from adiabat.report import pages
 from adiabat.report.scaling_figures import panels_of
 from adiabat.report.scaling_headline import headline, reservations
 from adiabat.report.scaling_page import crossing_row, terminal
 from adiabat.results.record import read_result
-from adiabat.results.scaling_result import CrossingRecord, ScalingResult
+from adiabat.results.scaling_result import CrossingRecord, ScalingResult, ScalingRun
 from adiabat.runs.output_dir import write_report
 from adiabat.scaling_laws.frontier import Crossing
 from adiabat.scaling_laws.laws import Method
 from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of, written
 from tests.laws_once import equal_laws_are_fitted_once as equal_laws_are_fitted_once
-from tests.report.html_page import printed
+from tests.report.html_page import html_of, printed
 
-FAILED = replace(
-    row("full", 2_000_000, 1e12, 0.5),
-    status="failed",
-    reason="<b>power</b> cut",
-    loss=None,
-    validation_loss=None,
-)
+NONE = {"status": "failed", "reason": "<b>power</b> cut", "loss": None, "validation_loss": None}
+FAILED = replace(row("full", 2_000_000, 1e12, 0.5), **NONE)
 RANKS = [row("lora", 4_000_000, budget, 0.5 + 1 / rank, rank=rank) for budget in BUDGETS for rank in (8, 128)]
 FROZEN = [
     row("freezing", size, budget, 0.6 + frozen / 20, frozen=frozen)
@@ -43,23 +38,18 @@ FROZEN = [
 ]
 
 
+def recorded(title: str, rows: list[ScalingRun]) -> ScalingResult:
+    settings = checked(ScalingSettings, {"scaling": {"resamples": 8}})
+    evidence = evidence_of(rows, "validation", least_steps=10)
+    fits = fitted(evidence, settings, SILENT)
+    about = {"command": "adiabat scaling", "inputs": {"a": {"b": "c"}}}
+    return result_of(settings, title, rows, evidence, fits, None, **about)  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
 def swept() -> ScalingResult:
     """The record of a scaling experiment."""
-    rows = [*rows_of(scored=True), *RANKS, *FROZEN, FAILED]
-    evidence = evidence_of(rows, "validation", least_steps=10)
-    fits = fitted(evidence, checked(ScalingSettings, {"scaling": {"resamples": 8}}), SILENT)
-    settings = checked(ScalingSettings, {"scaling": {"resamples": 8}})
-    return result_of(
-        settings,
-        "sizes & methods",
-        rows,
-        evidence,
-        fits,
-        None,
-        command="adiabat scaling",
-        inputs={"a": {"b": "c"}},
-    )
+    return recorded("sizes & methods", [*rows_of(scored=True), *RANKS, *FROZEN, FAILED])
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +58,6 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> ScalingResult:
     path = written(tmp_path_factory.mktemp("plan"), rows_of())
     section = {"budget": 8 * BUDGETS[-1], "runs": str(path), "resamples": 8, "measure": False}
     return plan(load, checked(PlanSettings, {"plan": section}))
-
-
-def html_of(result: ScalingResult) -> str:
-    return pages.files(result)["report.html"]()
 
 
 @pytest.mark.parametrize("which", ["swept", "planned"])
@@ -113,16 +99,10 @@ def test_intervals_of_a_plan_have_the_level_that_the_held_out_losses_show(planne
     (width,) = planned.held_out.widths
     # The level of 16 scores is 16 / 17.
     assert (width.scores, width.level) == (16, 16 / 17)
-    widths = {
-        scores: replace(width, scores=scores, level=min(0.95, scores / (scores + 1)))
-        for scores in (8, 16, 19)
-    }
-    for scores, head in (
-        ((16,), "94 %, held out"),
-        ((19,), "95 %, held out"),
-        ((8, 19), "at least 89 %, held out"),
-    ):
-        record = replace(planned.held_out, widths=[widths[number] for number in scores])
+    heads = {(16,): "94 %, held out", (19,): "95 %, held out", (8, 19): "at least 89 %, held out"}
+    for scores, head in heads.items():
+        widths = [replace(width, scores=each, level=min(0.95, each / (each + 1))) for each in scores]
+        record = replace(planned.held_out, widths=widths)
         (table,) = terminal(replace(planned, held_out=record))
         assert head in [column.head.replace(NO_BREAK, " ") for column in table.columns]
     page = html_of(planned).replace(NO_BREAK, " ")
@@ -173,29 +153,11 @@ def test_tokens_at_the_best_size_are_what_the_budget_pays_for(swept: ScalingResu
 def test_a_page_tells_where_methods_change_places_near_to_their_budgets(tmp_path: Path) -> None:
     slopes: dict[Method, float] = {"full": -0.3, "lora": -0.2, "bias": -0.19}
     level = {"full": 1.0, "lora": 1.0, "bias": 3.0}
-    rows = [
-        row(
-            method,
-            size,
-            budget,
-            level[method] * (budget / 1e14) ** slope * (1 + place / 10),
-            rank=64 if method == "lora" else None,
-        )
-        for method, slope in slopes.items()
-        for budget in BUDGETS
-        for place, size in enumerate(SIZES)
-    ]
-    evidence = evidence_of(rows, "validation", least_steps=10)
-    fits = fitted(evidence, checked(ScalingSettings, {"scaling": {"resamples": 8}}), SILENT)
-    result = result_of(
-        checked(ScalingSettings, {"scaling": {"resamples": 8}}),
-        "crossed",
-        rows,
-        evidence,
-        fits,
-        None,
-        command="",
-    )
+    rows = []
+    for (method, slope), budget, (place, size) in product(slopes.items(), BUDGETS, enumerate(SIZES)):
+        loss = level[method] * (budget / 1e14) ** slope * (1 + place / 10)
+        rows.append(row(method, size, budget, loss, rank=64 if method == "lora" else None))
+    result = recorded("crossed", rows)
     (one,) = result.crossings
     assert (one.before, one.after) == ("lora", "full")
     assert one.found.budget == pytest.approx(1e14)

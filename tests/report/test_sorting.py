@@ -36,20 +36,9 @@ def seen_by_a_browser(html: str, folder: Path) -> str:
     if browser is None:
         pytest.skip("no Chromium on the path")
     (folder / "page.html").write_text(html, encoding="utf-8")
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={folder / 'profile'}",
-        "--dump-dom",
-    ]
-    return subprocess.run(
-        [browser, *options, (folder / "page.html").as_uri()],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    command = [browser, *options, "--dump-dom", (folder / "page.html").as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 @pytest.mark.real

@@ -58,9 +58,9 @@ def test_only_rounding_makes_no_difference(first, second, equal) -> None:
 
 def test_ranks_are_those_of_sorting_by_hand() -> None:
     draw = random.Random(3)
+    models = [f"m{model}" for model in range(6)]
     values = {
-        f"t{task}": {f"m{model}": draw.choice([0.1, 0.2, 0.3, 0.4]) for model in range(6)}
-        for task in range(20)
+        f"t{task}": {model: draw.choice([0.1, 0.2, 0.3, 0.4]) for model in models} for task in range(20)
     }
     kinds = {f"t{task}": "triplets" for task in range(0, 20, 2)}
     view = view_of(values, kinds=kinds)
@@ -103,14 +103,8 @@ TWO_REFERENCES = {
     "z": {"a": 0.3, "c": 0.5},
     "alone": {"a": 0.5},
 }
-BEST, EVEN, WORSE, BETTER, NONE = (
-    (True, False, None),
-    (False, True, None),
-    (False, False, "worse"),
-    (False, False, "better"),
-    (False, False, None),
-)
-BEST_AND_BETTER = (True, False, "better")
+BEST, BEST_AND_BETTER, EVEN = (True, False, None), (True, False, "better"), (False, True, None)
+WORSE, BETTER, NONE = (False, False, "worse"), (False, False, "better"), (False, False, None)
 
 
 @pytest.mark.parametrize(
@@ -135,28 +129,20 @@ BEST_AND_BETTER = (True, False, "better")
 )
 def test_marks_say_no_more_than_the_comparisons(values, baseline: str | None, marks, clear: set[str]) -> None:
     view = view_of(values, baseline=baseline)
-    assert {
-        task: [
-            (mark.best, mark.even, mark.verdict) for mark in (view.mark(task, model) for model in by_model)
-        ]
-        for task, by_model in values.items()
-    } == marks
+    for task, by_model in values.items():
+        found = [view.mark(task, model) for model in by_model]
+        assert [(mark.best, mark.even, mark.verdict) for mark in found] == marks[task], task
     assert {task for task, ranking in view.rankings.items() if ranking.clear} == clear
 
 
 def test_the_baseline_is_the_reference_where_it_did_the_task_else_the_best() -> None:
     view = view_of(TWO_REFERENCES, baseline="b")
-    assert {name: ranking.against for name, ranking in view.rankings.items()} == {
-        "x": "b",
-        "y": "a",
-        "z": "c",
-        "alone": None,
-    }
+    against = {name: ranking.against for name, ranking in view.rankings.items()}
+    assert against == {"x": "b", "y": "a", "z": "c", "alone": None}
     assert (view.result.beside_best, view.result.mixed) == (["y", "z"], True)
     assert [standing.even for standing in standings(view)] == [1, None, 2]
-    assert [standing.even for standing in standings(view_of({"x": {"a": 0.6, "b": 0.5}}, baseline="b"))] == [
-        None
-    ] * 2
+    beside = view_of({"x": {"a": 0.6, "b": 0.5}}, baseline="b")
+    assert [standing.even for standing in standings(beside)] == [None] * 2
     assert view_of(TWO_REFERENCES).result.beside_best == ["x", "y", "z"]
     for baseline in (None, "a"):
         assert not view_of(TWO_REFERENCES, baseline=baseline).result.mixed
@@ -175,15 +161,14 @@ def test_findings_count_only_tasks_that_the_baseline_did() -> None:
 
 
 def test_only_a_model_that_did_what_several_did_has_a_mean_rank() -> None:
-    assert [standing.mean_rank for standing in standings(view_of(TWO_REFERENCES))] == [
-        pytest.approx(4 / 3),
-        None,
-        pytest.approx(2),
-    ]
+    def mean_ranks(values: dict[str, dict[str, float]]) -> list[float | None]:
+        return [standing.mean_rank for standing in standings(view_of(values))]
+
+    assert mean_ranks(TWO_REFERENCES) == [pytest.approx(4 / 3), None, pytest.approx(2)]
     # Each lacks another task, so no two means would be over the same ones.
     turns = {"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.5, "c": 0.6}}
-    assert [standing.mean_rank for standing in standings(view_of(turns))] == [None] * 3
-    assert [standing.mean_rank for standing in standings(view_of({"x": {"a": 0.6}}))] == [None]
+    assert mean_ranks(turns) == [None] * 3
+    assert mean_ranks({"x": {"a": 0.6}}) == [None]
 
 
 def test_tasks_stand_beside_others_of_their_kind_in_the_order_of_the_suite() -> None:
@@ -197,9 +182,8 @@ def test_tasks_stand_beside_others_of_their_kind_in_the_order_of_the_suite() -> 
 def test_means_are_of_models_that_did_all_tasks_of_a_kind_by_one_measure() -> None:
     (mean,) = full_suite().analysis.means
     assert (mean.kind, mean.measure, mean.tasks) == ("retrieval", "nDCG@10", 2)
-    assert list(mean.values.values()) == pytest.approx(
-        [(0.55 + 0.41) / 2, (0.61 + 0.40) / 2, (0.60 + 0.30) / 2]
-    )
+    pairs = ((0.55, 0.41), (0.61, 0.40), (0.60, 0.30))
+    assert list(mean.values.values()) == pytest.approx([(one + other) / 2 for one, other in pairs])
     lacking = view_of({"x": {"a": 0.5, "b": 0.7}, "y": {"a": 0.6}}).result.analysis.means
     assert list(lacking[0].values.values()) == [pytest.approx(0.55), None]
 

@@ -66,9 +66,8 @@ def test_a_curve_has_a_point_for_each_run_and_a_mean_for_each_value() -> None:
     assert list(panels) == ["msmarco (target)", "arxiv", "title", "xnli"]
     panel = panels["msmarco (target)"]
     (means,) = means_of(panel)
-    points = [
-        point for hollow in (False, True) for line in marks_of(panel, hollow=hollow) for point in line.points
-    ]
+    marks = [*marks_of(panel, hollow=False), *marks_of(panel, hollow=True)]
+    points = [point for line in marks for point in line.points]
     assert len(points) == 11
     for x, mean in means.points:
         values = [y for at, y in points if at == x and y is not None]
@@ -128,18 +127,11 @@ def test_only_numbers_with_two_values_are_drawn_against() -> None:
 
 
 def test_each_combination_of_the_others_has_its_own_curve() -> None:
-    result = grid_of(
-        learning_rate=[1e-8, 2e-8, 5e-8],
-        margin=[0.1, 0.2],
-        freeze=[["embeddings"], ["embeddings", "blocks[0]"], []],
-    )
+    freezes = [["embeddings"], ["embeddings", "blocks[0]"], []]
+    result = grid_of(learning_rate=[1e-8, 2e-8, 5e-8], margin=[0.1, 0.2], freeze=freezes)
     rate, margin = figures.axes_of(result)
     assert (len(rate.curves), rate.of) == (6, 6)
-    labels = [
-        "margin 0.1, freeze embeddings",
-        "margin 0.1, freeze embeddings + blocks[0]",
-        "margin 0.1, freeze none",
-    ]
+    labels = [f"margin 0.1, freeze {told}" for told in ("embeddings", "embeddings + blocks[0]", "none")]
     assert [one.label for one in rate.curves][:3] == labels
     # Three rates with three freezings are more than can be told apart.
     assert (len(margin.curves), margin.of) == (figures.MOST_CURVES, 9)
@@ -156,21 +148,18 @@ def test_of_too_many_combinations_those_with_most_runs_are_drawn() -> None:
 
 
 def test_settings_that_go_together_make_one_curve() -> None:
+    gained, names = [make_task("msmarco", 2.0)], ("tune.batch_size", RATE)
     pairs = [(7, 2.5e-8), (14, 5e-8), (28, 1e-7)]
-    runs = [
-        make_run({"tune.batch_size": size, RATE: rate}, [make_task("msmarco", 2.0)]) for size, rate in pairs
-    ]
-    sizes, rates = figures.axes_of(make_sweep(runs, varied=("tune.batch_size", RATE)))
+    runs = [make_run(dict(zip(names, pair, strict=True)), gained) for pair in pairs]
+    sizes, rates = figures.axes_of(make_sweep(runs, varied=names))
     assert (len(sizes.curves), sizes.curves[0].label) == (1, "")
     assert [x for x, _ in rates.curves[0].cases] == [2.5e-8, 5e-8, 1e-7]
     grid = grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2])
-    lonely = make_run({RATE: 5e-8, MARGIN: 0.7}, [make_task("msmarco", 2.0)])
+    lonely = make_run({RATE: 5e-8, MARGIN: 0.7}, gained)
     rate, _ = figures.axes_of(make_sweep([*grid.runs, lonely], varied=grid.varied))
     assert rate.of == 2
-    scattered = [
-        make_run({RATE: rate, MARGIN: margin})
-        for rate, margin in ((1e-8, 0.1), (2e-8, 0.2), (2e-8, 0.3), (5e-8, 0.3))
-    ]
+    apart = ((1e-8, 0.1), (2e-8, 0.2), (2e-8, 0.3), (5e-8, 0.3))
+    scattered = [make_run({RATE: rate, MARGIN: margin}) for rate, margin in apart]
     assert [axis.of for axis in figures.axes_of(make_sweep(scattered, varied=(RATE, MARGIN)))] == [1, 1]
 
 
@@ -225,17 +214,19 @@ def test_drift_has_a_panel_for_each_measure_with_its_interval() -> None:
 
 def test_steps_and_the_kept_epoch_are_shown_of_each_run() -> None:
     steps, epochs = panels_of(full_sweep())["validation"]
-    heights = [
-        [y for _, y in line.points][:3]
-        for panel in (steps, epochs)
-        for line in panel.lines
-        if not line.style and line.points
-    ]
+    points = [line.points for line in (*steps.lines, *epochs.lines) if not line.style and line.points]
+    heights = [[y for _, y in of[:3]] for of in points]
     assert heights == [[13_000.0, 14_000.0, 15_000.0], [3.0, 4.0, 5.0]]
     assert steps.failed == [1e-7]
 
 
 # --- What gains cost ---
+
+
+def many_ways() -> SweepResult:
+    """One method more than are drawn."""
+    way = [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 2.0, -1.0, 0.2)]
+    return remedies({f"way {number}": way for number in range(9)})
 
 
 def trades(result: SweepResult) -> Sequence[Panel]:
@@ -248,19 +239,11 @@ def test_the_figure_joins_methods_and_has_a_panel_for_the_drift() -> None:
     curves = means_of(drawing.panels[0])
     assert [[x for x, _ in curve.points] for curve in curves if len(curve.points) == 3] == [[2.0, 4.0, 6.0]]
     assert {"rate", "pulled", "small"} <= set(texts(drawing.chart.inline()))
-    two_numbers = make_sweep(
-        [
-            replace(run, tasks=make_tasks(2.0, 0.0))
-            for run in grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2]).runs
-        ],
-        varied=(RATE, MARGIN),
-    )
+    grid = grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2])
+    two_numbers = [replace(run, tasks=make_tasks(2.0, 0.0)) for run in grid.runs]
     # What differs by two numbers is no line.
-    assert not any(line.style for line in trades(two_numbers)[0].lines)
-    many = remedies(
-        {f"way {number}": [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 2.0, -1.0, 0.2)] for number in range(9)}
-    )
-    assert [len(means_of(panel)) for panel in trades(many)] == [8, 8]
+    assert not any(line.style for line in trades(make_sweep(two_numbers, varied=(RATE, MARGIN)))[0].lines)
+    assert [len(means_of(panel)) for panel in trades(many_ways())] == [8, 8]
     assert trades(make_sweep([make_run({RATE: rate}, make_tasks(2.0, None)) for rate in (1e-8, 2e-8)])) == []
 
 
@@ -275,9 +258,8 @@ def test_the_table_tells_what_is_interpolated_and_which_method_is_left_out() -> 
     assert "which shows too much harm where harm grows faster than gain" in table.lead
     rows = [[plain(cell.text) for cell in row.cells] for row in table.rows]
     assert rows == [["pulled", "−2.00 %", "0.1600", "+3.00 %"], ["rate", "≈ −3.00 %", "≈ 0.2500", "+2.00 %"]]
-    lacking = equal_gain_table(
-        make_sweep([replace(run, drift=None) for run in remedies(WAYS).runs], varied=(RATE, "tune.pull"))
-    )
+    without = [replace(run, drift=None) for run in remedies(WAYS).runs]
+    lacking = equal_gain_table(make_sweep(without, varied=(RATE, "tune.pull")))
     assert lacking is not None
     assert lacking.rows[0].cells[2].text == "–"
     assert equal_gain_table(make_sweep([make_failed({RATE: 1e-8})])) is None

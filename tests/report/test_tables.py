@@ -54,14 +54,10 @@ def test_a_cell_of_csv_is_text_or_a_number_with_all_its_digits(value: object, sh
 
 
 def test_csv_is_read_back_cell_by_cell() -> None:
-    heads = ("name", "value", "known")
-    rows = [("a", 0.5, None), ('with "quotes", and commas', -1, True)]
-    text = csv_of([dict(zip(heads, row, strict=True)) for row in rows])
-    assert list(csv.reader(io.StringIO(text))) == [
-        ["name", "value", "known"],
-        ["a", "0.5", ""],
-        ['with "quotes", and commas', "-1", "yes"],
-    ]
+    quoted = 'with "quotes", and commas'
+    text = csv_of([{"name": "a", "value": 0.5, "known": None}, {"name": quoted, "value": -1, "known": True}])
+    read = list(csv.reader(io.StringIO(text)))
+    assert read == [["name", "value", "known"], ["a", "0.5", ""], [quoted, "-1", "yes"]]
     assert "\r" not in text
 
 
@@ -99,32 +95,27 @@ def test_markdown_shows_a_text_as_it_is() -> None:
 
 
 def test_the_terminal_shows_texts_without_styling() -> None:
-    out = io.StringIO()
-    Console(file=out, width=60, color_system=None).print(TABLE.to_terminal())
+    said = terminal(TABLE, 60)
     for part in ("[b]title[/b]", "a|b", "0.3 ▲ [0, 1]", "below"):
-        assert part in out.getvalue(), part
+        assert part in said, part
 
 
 def changes(measures: list[str]) -> Table:
     """A row with the default measures, and intervals with three decimals."""
-    interval = [f"{MINUS}0.402, +0.416"]
-    columns = [
-        Column("data set", "name"),
-        *(Column(measure, "number", LEVEL) for measure in measures),
-        Column("verdict"),
-    ]
-    caption = [
-        "undecided on the target, and no retention set was measured, so that "
-        "it is unknown what the model forgot."
-    ]
-    table = Table(title="An evaluation", columns=columns, caption=caption)
-    change = Cell(f"{MINUS}0.002{NO_BREAK}%", [f"[{interval[0]}]"])
-    table.add(
-        Cell("target: a-data-set-with-a-name", bold=True),
-        *[change] * len(measures),
-        verdict_cell("undecided"),
-    )
+    numbers = [Column(measure, "number", LEVEL) for measure in measures]
+    columns = [Column("data set", "name"), *numbers, Column("verdict")]
+    caption = "undecided on the target, and no retention set was measured, so that forgetting is unknown."
+    table = Table(title="An evaluation", columns=columns, caption=[caption])
+    change = Cell(f"{MINUS}0.002{NO_BREAK}%", [f"[{MINUS}0.402, +0.416]"])
+    name = Cell("target: a-data-set-with-a-name", bold=True)
+    table.add(name, *[change] * len(measures), verdict_cell("undecided"))
     return table
+
+
+def terminal(table: Table, width: int) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(table.to_terminal())
+    return out.getvalue()
 
 
 @pytest.mark.parametrize("width", [100, 80, 72, 60, 40])
@@ -132,36 +123,31 @@ def changes(measures: list[str]) -> Table:
 def test_a_table_that_is_too_wide_for_the_terminal_folds_and_loses_no_word(
     measures: list[str], width: int
 ) -> None:
-    out, table = io.StringIO(), changes(measures)
-    Console(file=out, width=width, color_system=None).print(table.to_terminal())
-    lines, said = out.getvalue().splitlines(), " ".join(out.getvalue().split())
+    table = changes(measures)
+    lines = terminal(table, width).splitlines()
+    said = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= width
     assert any(f"○{NO_BREAK}undecided" in line for line in lines)
     assert table.caption[0] in said
     for word in ("An evaluation", "verdict", *measures):
         assert word in said
-    assert (said.count(f"{MINUS}0.002"), said.count(f"[{MINUS}0.402,"), said.count("+0.416]")) == (
-        len(measures),
-    ) * 3
+    for number in (f"{MINUS}0.002", f"[{MINUS}0.402,", "+0.416]"):
+        assert said.count(number) == len(measures), number
     assert "".join(said.split()).count("target:") == 1
 
 
 def test_a_table_that_fits_has_cells_of_one_line() -> None:
-    out = io.StringIO()
-    Console(file=out, width=80, color_system=None).print(changes(["nDCG@10"]).to_terminal())
-    assert f"{MINUS}0.002{NO_BREAK}% [{MINUS}0.402, +0.416]" in out.getvalue()
+    assert f"{MINUS}0.002{NO_BREAK}% [{MINUS}0.402, +0.416]" in terminal(changes(["nDCG@10"]), 80)
 
 
 @pytest.mark.parametrize("width", [60, 40])
 def test_a_number_and_its_interval_stay_on_their_lines(width: int) -> None:
-    table = Table(
-        columns=[Column("data set", "name"), Column("a long head", "number", LEVEL), Column("verdict")]
-    )
+    columns = [Column("data set", "name"), Column("a long head", "number", LEVEL), Column("verdict")]
+    table = Table(columns=columns)
     table.add("a name of twenty letters", Cell("+0.06", [f"[{MINUS}0.01,{NO_BREAK}+0.19]"]), "x" * 9)
-    out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(table.to_terminal())
-    assert any(f"[{MINUS}0.01,{NO_BREAK}+0.19]" in line for line in out.getvalue().splitlines())
-    assert any(LEVEL[0] in line for line in out.getvalue().splitlines())
+    lines = terminal(table, width).splitlines()
+    assert any(f"[{MINUS}0.01,{NO_BREAK}+0.19]" in line for line in lines)
+    assert any(LEVEL[0] in line for line in lines)
 
 
 def test_a_table_of_rows_has_no_column_without_a_value() -> None:
