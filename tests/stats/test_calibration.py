@@ -36,14 +36,11 @@ def script() -> ModuleType:
 @pytest.fixture(scope="module")
 def cells(script: ModuleType) -> dict[str, Any]:
     def tried(name: str, **options: Any) -> Any:
-        return script.tried(
-            script.Shape(name, getattr(script, name)), 100, trials=TRIALS, resamples=RESAMPLES, **options
-        )
+        shape = script.Shape(name, getattr(script, name))
+        return script.tried(shape, 100, trials=TRIALS, resamples=RESAMPLES, **options)
 
-    found = {
-        name: tried(name, seed=0)
-        for name in ("dense", "several", "skewed", "sparse", "sparse_sizes", *RUNS_AND_CLUSTERS)
-    }
+    names = ("dense", "several", "skewed", "sparse", "sparse_sizes", *RUNS_AND_CLUSTERS)
+    found = {name: tried(name, seed=0) for name in names}
     found["rare_losses"] = tried("rare_losses", seed=3)
     found["lost"] = tried("dense", seed=4, shift=0.03, margin=Margin(absolute=0.03))
     found["kept"] = tried("dense", seed=5, margin=Margin(absolute=found["dense"].detectable))
@@ -100,26 +97,18 @@ def test_bca_alone_is_fooled_by_few_queries_that_changed(script):
         (after,), (before,) = script.sparse_sizes(random, 100)
         difference = replace(after, values=after.values - before.values)
         value = float(value_of(difference)[0])
-        low, high = bca_interval(
-            value, value_of(difference, counts), acceleration=Jackknife.of(difference).acceleration()
-        )
+        skewness = Jackknife.of(difference).acceleration()
+        low, high = bca_interval(value, value_of(difference, counts), acceleration=skewness)
         missed += not low <= 0 <= high
     assert missed > stats.binom.ppf(0.999, TRIALS, 0.06)
 
 
 def test_shares_outside_four_to_six_per_cent_are_marked(script):
-    told = script.told(
-        script.Cell(10_000, interval=0.0612, p=0.07, verdict=0.031, z=None, detectable=0.1, not_worse=0.0)
-    )
-    assert told == ["6.1 !", "7.0", "3.1 (few)", "-"]
-    assert script.told(
-        script.Cell(200, interval=0.08, p=0.05, verdict=0.05, z=0.4, detectable=0.1, not_worse=0.0)
-    ) == [
-        "8.0",
-        "5.0",
-        "5.0",
-        "40.0",
-    ]
+    sizes = {"detectable": 0.1, "not_worse": 0.0}
+    many = script.Cell(10_000, interval=0.0612, p=0.07, verdict=0.031, z=None, **sizes)
+    assert script.told(many) == ["6.1 !", "7.0", "3.1 (few)", "-"]
+    few = script.Cell(200, interval=0.08, p=0.05, verdict=0.05, z=0.4, **sizes)
+    assert script.told(few) == ["8.0", "5.0", "5.0", "40.0"]
 
 
 def test_a_shift_is_the_true_difference(script):

@@ -14,30 +14,17 @@ from adiabat.results.evaluation_result import Change
 from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.samples import CORRELATION, SHARE, Sample
 from tests.stats.test_paired import change, sample
+from tests.stats.test_statistics import referred
 
 
 def partition(values, *, reference) -> Sample:
-    return Sample(
-        "V-measure",
-        np.asarray(values, dtype=float),
-        "",
-        np.asarray(reference, dtype=float),
-        "v-measure",
-        bounds=SHARE,
-    )
+    return replace(referred(values, reference, "v-measure"), bounds=SHARE)
 
 
-def correlated(noise: float, *, sign: float = 1.0, units: int = 100, seed: int = 0) -> Sample:
-    random = np.random.default_rng(seed)
-    people = np.linspace(0, 1, units)
-    return Sample(
-        "Spearman",
-        sign * people + noise * random.normal(size=units),
-        "cosine",
-        people,
-        "spearman",
-        bounds=CORRELATION,
-    )
+def correlated(*, sign: float = 1.0) -> Sample:
+    """Similarities that rise or fall with what people said, but for a little noise."""
+    people, noise = np.linspace(0, 1, 100), np.random.default_rng(0).normal(size=100)
+    return replace(referred(sign * people + 0.02 * noise, people, "spearman"), bounds=CORRELATION)
 
 
 def purged(moved: int) -> tuple[Sample, Sample]:
@@ -60,9 +47,8 @@ def test_the_numbers_of_clusters_decide_nothing(number):
 def test_clusters_that_were_split_count_the_texts_that_left():
     labels = np.repeat([0, 1], 20)
     split = np.where(np.arange(40) < 5, 9, labels)
-    (found,) = paired_changes(
-        [partition(labels, reference=labels)], [partition(split, reference=labels)], seed=0, resamples=1000
-    )
+    after, before = (partition(values, reference=labels) for values in (labels, split))
+    (found,) = paired_changes([after], [before], seed=0, resamples=1000)
     assert found.p == 2.0 ** (1 - 5)
 
 
@@ -76,15 +62,14 @@ def test_the_order_of_runs_does_not_decide_how_many_units_changed():
 def test_a_first_run_that_is_the_baseline_does_not_stand_for_all():
     before = np.linspace(0.2, 0.8, 40)
     gains = (0.0, 0.1, 0.11, 0.12, 0.13)
-    for runs in (gains, gains[::-1]):
-        (found,) = changes_over_runs(
-            [[sample(before + gain) for gain in runs]], [[sample(before)]], seed=0, resamples=1000
-        )
+    for ordered in (gains, gains[::-1]):
+        runs = [sample(before + gain) for gain in ordered]
+        (found,) = changes_over_runs([runs], [[sample(before)]], seed=0, resamples=1000)
         assert found.p < 0.1
 
 
 def test_a_correlation_that_was_negative_has_no_improvement():
-    after, before = correlated(0.02), correlated(0.02, sign=-1)
+    after, before = correlated(), correlated(sign=-1)
     (found,) = paired_changes([after], [before], seed=0, resamples=300)
     assert found.before < -0.9
     assert (found.verdict, found.improvement, found.improvement_interval) == ("better", None, None)
@@ -93,10 +78,8 @@ def test_a_correlation_that_was_negative_has_no_improvement():
 def test_intervals_of_runs_stay_where_the_measure_is():
     queries = np.arange(100)
     runs = [sample((queries < right).astype(float), bounds=SHARE) for right in (90, 99, 100)]
-    (found,) = changes_over_runs([runs], None, seed=0, resamples=1000)
-    (unbounded,) = changes_over_runs(
-        [[replace(run, bounds=None) for run in runs]], None, seed=0, resamples=1000
-    )
+    free = [replace(run, bounds=None) for run in runs]
+    found, unbounded = (changes_over_runs([each], None, seed=0, resamples=1000)[0] for each in (runs, free))
     assert unbounded.after_interval[1] > 1
     assert found.after_interval == (unbounded.after_interval[0], 1.0)
 
@@ -136,11 +119,8 @@ def test_pseudo_values_gain_and_lose_no_units():
 
 
 def test_a_grid_with_few_errors_has_an_interval_of_shares():
-    labels = np.array(["entailment", "neutral", "contradiction"] * 30)
-    scores = np.where(labels == "entailment", 1.0, 0.0) + 0.25 * np.random.default_rng(0).normal(
-        size=(1, 1, 90)
-    )
-    one = grid_sample(scores)
+    noise = np.random.default_rng(0).normal(size=(1, 1, 90))
+    one = grid_sample(np.tile([1.0, 0.0, 0.0], 30) + 0.25 * noise)
     (found,) = paired_changes([one], None, seed=0, resamples=1000)
     assert (one.values < 0).any()
     assert one.bounds == SHARE
@@ -165,12 +145,8 @@ def test_one_unit_tells_nothing_of_how_much_units_differ(runs):
     after, before = [sample([0.7 + 0.01 * run]) for run in range(runs)], [sample([0.2])]
     (found,) = changes_over_runs([after], [before], seed=0, resamples=100)
     assert found.difference == pytest.approx(0.5 + 0.005 * (runs - 1))
-    assert (
-        found.after_interval,
-        found.difference_interval,
-        found.improvement_interval,
-        found.detectable,
-    ) == (None,) * 4
+    assert found.after_interval is found.difference_interval is found.improvement_interval is None
+    assert found.detectable is None
     assert (found.p, found.verdict) == (1.0, "undecided")
 
 

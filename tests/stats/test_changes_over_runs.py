@@ -81,12 +81,10 @@ def test_two_runs_beside_one_are_known_by_their_share_of_the_variance():
 
 def test_nothing_is_drawn_over_runs():
     scores = np.random.default_rng(0).random(50)
-    sides = [run_of(scores, seed=i, moved=0.02 * i) for i in range(3)], [run_of(scores, seed=9)]
-    one, other = (
-        changes_over_runs([sides[0]], [sides[1]], seed=seed, resamples=10 * (seed + 1))[0]
-        for seed in range(2)
+    runs, start = [run_of(scores, seed=i, moved=0.02 * i) for i in range(3)], [run_of(scores, seed=9)]
+    assert changes_over_runs([runs], [start], seed=0, resamples=10) == changes_over_runs(
+        [runs], [start], seed=1, resamples=20
     )
-    assert asdict(one) == asdict(other)
 
 
 def test_few_changed_units_are_no_evidence_over_runs():
@@ -99,10 +97,8 @@ def test_few_changed_units_are_no_evidence_over_runs():
 
 def test_the_value_over_runs_is_their_mean():
     scores = np.random.default_rng(0).random(50)
-    after, before = (
-        [run_of(scores, seed=i, moved=0.1) for i in range(3)],
-        [run_of(scores, seed=9), run_of(scores, seed=10)],
-    )
+    after = [run_of(scores, seed=i, moved=0.1) for i in range(3)]
+    before = [run_of(scores, seed=9), run_of(scores, seed=10)]
     (found,) = changes_over_runs([after], [before], seed=4, resamples=500)
     assert found.after == pytest.approx(np.mean([one.values.mean() for one in after]))
     assert found.before == pytest.approx(np.mean([one.values.mean() for one in before]))
@@ -155,11 +151,7 @@ def test_runs_alone_have_intervals_over_seeds_and_units():
     [
         ([[]], None, "at least one run"),
         ([[sample([1.0])]], [[]], "at least one run"),
-        (
-            [[sample([1.0])], [sample([1.0])] * 2],
-            None,
-            r"AP must have as many runs as the first measure, \(1, 0\), got \(2, 0\)",
-        ),
+        ([[sample([1.0])], [sample([1.0])] * 2], None, r"AP must have as many runs .*\(1, 0\), got \(2, 0\)"),
     ],
 )
 def test_measures_without_the_same_runs_are_refused(after, before, message):
@@ -183,9 +175,8 @@ def test_runs_of_both_models_form_one_pool():
     """
     spread = spread_of([[0.0, 1.0, 2.0], [4.0, 6.0]])
     assert (spread.variance, spread.freedom) == (pytest.approx(4 / 3), 3)
-    assert (spread.share(1, 0), spread.share(0, 1), spread.share(1, -1)) == pytest.approx(
-        (1 / 3, 1 / 2, 5 / 6)
-    )
+    shares = [spread.share(*sides) for sides in ((1, 0), (0, 1), (1, -1))]
+    assert shares == pytest.approx([1 / 3, 1 / 2, 5 / 6])
 
 
 def test_a_model_of_one_run_stands_for_itself():

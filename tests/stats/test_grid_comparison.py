@@ -29,22 +29,12 @@ def nli_pair(
     labels, premise = list(LABELS) * premises, np.repeat(np.arange(premises), 3)
     entailed = np.array([label == "entailment" for label in labels])
     shape = (*cells, len(labels))
-    common = (
-        generator.standard_normal(shape)
-        + generator.standard_normal((*cells, premises))[..., premise]
-        + entailed
-    )
+    of_pair = generator.standard_normal(shape)
+    common = of_pair + generator.standard_normal((*cells, premises))[..., premise] + entailed
     before, after = (common + spread * generator.standard_normal(shape) for _ in range(2))
-    return tuple(
-        measure_grid(
-            {"cosine": scores},
-            labels,
-            rows=[*"ab"][: cells[0]],
-            columns=[*"xyz"][: cells[1]],
-            clusters=premise,
-        )[1]
-        for scores in (before, after + gain * entailed)
-    )
+    named = {"rows": [*"ab"][: cells[0]], "columns": [*"xyz"][: cells[1]], "clusters": premise}
+    sides = (before, after + gain * entailed)
+    return tuple(measure_grid({"cosine": scores}, labels, **named)[1] for scores in sides)
 
 
 def test_a_comparison_worked_by_hand():
@@ -61,9 +51,11 @@ def test_a_comparison_worked_by_hand():
 
 def test_what_is_better_follows_from_the_measure():
     before, after = np.full((1, 1, 8), 0.5), np.full((1, 1, 8), 0.25)
-    higher = compare_grids(cells_of(after), cells_of(before), seed=0, resamples=100)
-    lower = compare_grids(
-        cells_of(after, lower_is_better=True), cells_of(before, lower_is_better=True), seed=0, resamples=100
+    higher, lower = (
+        compare_grids(
+            *(cells_of(side, lower_is_better=falls) for side in (after, before)), seed=0, resamples=100
+        )
+        for falls in (False, True)
     )
     assert (higher.verdicts, higher.improvement, higher.worsened) == ([["worse"]], [[-50.0]], 1)
     assert (lower.verdicts, lower.improvement, lower.improved) == ([["better"]], [[50.0]], 1)
@@ -103,10 +95,8 @@ def test_a_gain_everywhere_is_better_everywhere():
         result = compare_grids(now, was, seed=0, resamples=2000)
         assert (result.improved, result.worsened) == (6, 0)
         assert {verdict for row in result.verdicts for verdict in row} == {"better"}
-        for a, b in np.ndindex(2, 3):
-            assert result.improvement[a][b] == pytest.approx(
-                100 * (result.before[a][b] - result.after[a][b]) / result.before[a][b]
-            )
+        before_cells, after_cells = np.array(result.before), np.array(result.after)
+        np.testing.assert_allclose(result.improvement, 100 * (before_cells - after_cells) / before_cells)
 
 
 def test_swapping_before_and_after_mirrors_every_cell():
@@ -119,10 +109,8 @@ def test_swapping_before_and_after_mirrors_every_cell():
     }
     found = 0
     for was, now in zip(before, after, strict=True):
-        forth, back = (
-            compare_grids(now, was, seed=1, resamples=1000),
-            compare_grids(was, now, seed=1, resamples=1000),
-        )
+        sides = ((now, was), (was, now))
+        forth, back = (compare_grids(*pair, seed=1, resamples=1000) for pair in sides)
         for ways in zip(forth.verdicts, back.verdicts, strict=True):
             assert all(other in opposite[verdict] for verdict, other in zip(*ways, strict=True))
         assert (forth.improved, forth.worsened) == (back.worsened, back.improved)
@@ -134,14 +122,10 @@ def test_swapping_before_and_after_mirrors_every_cell():
 def test_counts_by_z_are_those_of_the_two_proportion_test():
     before, after = nli_pair(18, 40, gain=0.3)
     was, now = before[0], after[0]
-    z = [
-        two_proportion_z(int(b), int(a), 1600) for b, a in zip(was.errors.flat, now.errors.flat, strict=True)
-    ]
+    errors = zip(was.errors.ravel().tolist(), now.errors.ravel().tolist(), strict=True)
+    z = np.array([two_proportion_z(*pair, 1600) for pair in errors])
     result = compare_grids(now, was, seed=0, resamples=100)
-    assert (result.improved_z, result.worsened_z) == (
-        sum(v < -Z_CRITICAL for v in z),
-        sum(v > Z_CRITICAL for v in z),
-    )
+    assert (result.improved_z, result.worsened_z) == (sum(z < -Z_CRITICAL), sum(z > Z_CRITICAL))
     assert result.improved_z > 0
     bare = compare_grids(replace(now, errors=None, total=0), was, seed=0, resamples=100)
     assert (bare.improved_z, bare.worsened_z) == (None, None)
@@ -151,9 +135,8 @@ def test_without_a_baseline_there_are_values_alone():
     before, _ = nli_pair(19, 20)
     result = compare_grids(before[0], None, seed=0)
     assert result.after == (before[0].errors / 400).tolist()
-    assert (result.before, result.improvement, result.verdicts, result.improved, result.improved_z) == (
-        None,
-    ) * 5
+    compared = (result.before, result.improvement, result.verdicts, result.improved, result.improved_z)
+    assert compared == (None,) * 5
 
 
 def test_the_value_of_a_cell_is_exact_where_errors_were_counted_and_a_mean_elsewhere():
@@ -187,13 +170,8 @@ def test_models_that_do_not_differ_are_told_apart_in_no_more_than_five_of_a_hund
 
 
 def test_as_many_flips_as_the_cells_need_and_no_fewer_than_asked_for():
-    assert [flips_for(cells, requested=10_000) for cells in (0, 225, 500, 501, 1296)] == [
-        10_000,
-        10_000,
-        10_000,
-        10_020,
-        25_920,
-    ]
+    flips = [flips_for(cells, requested=10_000) for cells in (0, 225, 500, 501, 1296)]
+    assert flips == [10_000, 10_000, 10_000, 10_020, 25_920]
     # One cell of 501 with the least p-value that so many flips can give.
     p_values = np.array([1 / 10_021] + [1.0] * 500)
     assert benjamini_hochberg(p_values).tolist() == [True] + [False] * 500
@@ -224,24 +202,18 @@ def test_each_p_value_counts_for_as_many_comparisons_as_the_choice_was_among() -
     base = generator.random((2, 2, 40)).astype(np.float32)
     shifts = np.array([[0.01, 0.035], [0.04, 0.08]])[..., None]
     moved = base + (shifts + generator.normal(0, 0.1, base.shape)).astype(np.float32)
-    one, other = (
-        GridSample("P@1", "cosine", ("de", "en"), ("de", "en"), values, False) for values in (moved, base)
-    )
-    found = [
-        compare_grids(one, other, seed=0, resamples=2000, choice=choice).improved for choice in (1.0, 50.0)
-    ]
-    assert found == [3, 2]
+    one, other = cells_of(moved), cells_of(base)
+    found = [compare_grids(one, other, seed=0, resamples=2000, choice=choice) for choice in (1.0, 50.0)]
+    assert [each.improved for each in found] == [3, 2]
 
 
 def test_a_margin_of_the_discrepancy_holds_for_the_cells_that_count_it() -> None:
     """At 0.2 of the baseline nearly all cells exclude the loss, and at 1 % none does."""
     after, before = nli_pair(3, 100, spread=0.1)
-    kept = {}
-    for margin in (Margin(absolute=0.1), Margin()):
-        grids = [
-            compare_grids(now, was, seed=0, resamples=100, margin=margin)
-            for now, was in zip(after, before, strict=True)
-        ]
-        kept[str(margin)] = [grid.not_worse for grid in grids]
-    assert min(filter(None, kept["0.1"]), default=0) > 0
-    assert kept["1 %"] == [0, 0]
+
+    def kept(margin: Margin) -> list[int | None]:
+        sides = zip(after, before, strict=True)
+        return [compare_grids(*pair, seed=0, resamples=100, margin=margin).not_worse for pair in sides]
+
+    assert all(kept(Margin(absolute=0.1)))
+    assert kept(Margin()) == [0, 0]

@@ -15,21 +15,13 @@ from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.samples import SHARE, Sample
 
 
-def compared(
-    after,
-    before,
-    margin: Margin | None = None,
-    *,
-    lower_is_better: bool = False,
-    resamples: int = 4000,
-    **options,
-) -> Change:
-    options = {"bounds": SHARE, "lower_is_better": lower_is_better, **options}
-    samples = [
-        Sample("nDCG@10", np.asarray(values, dtype=np.float64), "cosine", **options)
-        for values in (after, before)
-    ]
-    return paired_changes(samples[:1], samples[1:], seed=0, resamples=resamples, margin=margin or Margin())[0]
+def measured(values, **options) -> Sample:
+    return Sample("nDCG@10", np.asarray(values, dtype=np.float64), "cosine", **{"bounds": SHARE, **options})
+
+
+def compared(after, before, margin: Margin | None = None, **options) -> Change:
+    sides = ([measured(values, **options)] for values in (after, before))
+    return paired_changes(*sides, seed=0, resamples=4000, margin=margin or Margin())[0]
 
 
 def scores(units: int, *, seed: int, change: float = 0.0, spread: float = 0.05):
@@ -72,6 +64,11 @@ def test_a_share_moves_with_the_baseline_of_each_resample() -> None:
     assert found.loss_bound == pytest.approx(0.01 * before.mean() - low, rel=0.03)
 
 
+def exact_share(lost: int, units: int) -> float:
+    """The upper end of Clopper and Pearson's interval."""
+    return stats.binomtest(lost, units).proportion_ci(method="exact", confidence_level=0.9).high
+
+
 @pytest.mark.parametrize(
     ("units", "lost", "verdict"),
     [(50, 0, "undecided"), (298, 0, "undecided"), (299, 0, "not worse"), (600, 1, "not worse")],
@@ -84,26 +81,20 @@ def test_few_losses_are_bounded_exactly(units: int, lost: int, verdict: str) -> 
     after = before.copy()
     after[:lost] = 0.0
     found = compared(after, before)
-    share = (
-        stats.binomtest(lost, units).proportion_ci(method="exact", confidence_level=0.9).high
-        if lost
-        else 1 - 0.05 ** (1 / units)
-    )
+    share = exact_share(lost, units) if lost else 1 - 0.05 ** (1 / units)
     assert found.loss_bound == pytest.approx(0.72 * share)
     assert found.verdict == verdict
     assert found.needed == (299 if verdict == "undecided" else None)
 
 
-def test_the_verdicts_of_a_baseline_and_a_margin() -> None:
-    for change, units, verdict in (
-        (0.02, 1000, "better"),
-        (-0.02, 1000, "worse"),
-        (0.0, 1000, "not worse"),
-        (0.0, 60, "undecided"),
-    ):
-        found = compared(*scores(units, seed=1, change=change, spread=0.03))
-        assert found.verdict == verdict, change
-        assert (found.needed is not None) == (verdict == "undecided")
+@pytest.mark.parametrize(
+    ("change", "units", "verdict"),
+    [(0.02, 1000, "better"), (-0.02, 1000, "worse"), (0.0, 1000, "not worse"), (0.0, 60, "undecided")],
+)
+def test_the_verdicts_of_a_baseline_and_a_margin(change: float, units: int, verdict: str) -> None:
+    found = compared(*scores(units, seed=1, change=change, spread=0.03))
+    assert found.verdict == verdict
+    assert (found.needed is not None) == (verdict == "undecided")
 
 
 def test_a_loss_that_is_certain_and_below_the_margin_is_worse() -> None:
@@ -137,9 +128,8 @@ def test_a_loss_near_the_margin_is_decided_by_showing_it() -> None:
     found = compared(after, before, Margin(absolute=0.0031))
     loss, spread = 0.002, (after - before).std(ddof=1)
     assert found.verdict == "undecided"
-    assert found.needed == pytest.approx(
-        ((stats.t.ppf(0.975, 299) + stats.t.ppf(0.8, 299)) * spread / loss) ** 2, rel=0.02
-    )
+    quantiles = stats.t.ppf(0.975, 299) + stats.t.ppf(0.8, 299)
+    assert found.needed == pytest.approx((quantiles * spread / loss) ** 2, rel=0.02)
 
 
 def stringer(units: float, losses: list[float]) -> float:
@@ -213,11 +203,10 @@ def test_few_losses_need_as_many_units_as_show_more_of_them() -> None:
 def test_where_runs_differ_too_much_no_number_of_units_is_named() -> None:
     random = np.random.default_rng(0)
     before = random.uniform(0.3, 0.9, 3000)
-    runs = [
-        [Sample("nDCG@10", before + step + random.normal(0, 0.05, 3000), bounds=SHARE) for step in steps]
-        for steps in ((-0.02, 0.0, 0.02), (0.0,))
-    ]
-    (found,) = changes_over_runs([runs[0]], [runs[1]], seed=0, resamples=500)
+    *runs, start = (
+        measured(before + step + random.normal(0, 0.05, 3000)) for step in (-0.02, 0.0, 0.02, 0.0)
+    )
+    (found,) = changes_over_runs([runs], [[start]], seed=0, resamples=500)
     assert (found.verdict, found.needed) == ("undecided", None)
 
 
@@ -245,11 +234,9 @@ def test_all_units_of_a_rank_correlation_count_whatever_people_said() -> None:
     random = np.random.default_rng(0)
     people = -random.random(300)
     before = people + random.normal(0, 0.2, 300)
-    samples = [
-        Sample("Spearman", values, "cosine", people, "spearman", bounds=(-1.0, 1.0))
-        for values in (before + random.normal(0, 0.02, 300), before)
-    ]
-    (found,) = paired_changes(samples[:1], samples[1:], seed=0, resamples=500, margin=Margin(absolute=0.001))
+    after = before + random.normal(0, 0.02, 300)
+    ranks = {"reference": people, "statistic": "spearman", "bounds": (-1.0, 1.0)}
+    found = compared(after, before, Margin(absolute=0.001), **ranks)
     assert found.verdict == "undecided"
     assert found.needed is not None
     assert found.needed > 300
@@ -279,9 +266,7 @@ def test_one_changed_unit_among_pseudo_values_is_one_loss() -> None:
     after[0] += 0.1
     after[1:] -= 0.1 / 60
     found = compared(after, before, Margin(absolute=0.02), lower_is_better=True, pseudo_values=True)
-    assert found.loss_bound == pytest.approx(
-        0.5 * stats.binomtest(1, 60).proportion_ci(method="exact", confidence_level=0.9).high
-    )
+    assert found.loss_bound == pytest.approx(0.5 * exact_share(1, 60))
     assert found.verdict == "undecided"
 
 

@@ -20,6 +20,7 @@ from adiabat.stats.samples import SHARE, Sample
 from adiabat.stats.significance import Z_CRITICAL, sign_flip_p_values, two_proportion_z
 from adiabat.stats.statistics import value_of
 from tests.stats.brute_force import discrepancy_by_loops
+from tests.stats.test_resampling import bca_of_scipy
 from tests.stats.test_statistics import EVERY, clusters, precision, spearman
 
 PAIRED = (
@@ -40,15 +41,10 @@ def change(after, before=None, *, resamples: int = 500, seed: int = 0, **options
 
 def noisy(values: Sample, *, seed: int) -> Sample:
     """Another model: similarities a little off, one in five clusters exchanged for the next unit's."""
-    random = np.random.default_rng(seed)
+    random, old = np.random.default_rng(seed), values.values
     if values.statistic == "v-measure":
-        return replace(
-            values,
-            values=np.where(
-                random.random(values.values.size) < 0.2, np.roll(values.values, 1), values.values
-            ),
-        )
-    return replace(values, values=values.values + random.normal(0, 1.0, values.values.size))
+        return replace(values, values=np.where(random.random(old.size) < 0.2, np.roll(old, 1), old))
+    return replace(values, values=old + random.normal(0, 1.0, old.size))
 
 
 def quantile_by_johnson(freedom: float, acceleration: float) -> float:
@@ -71,28 +67,25 @@ def test_a_change_agrees_with_plain_loops():
     assert found.improvement == pytest.approx(100 * (before.sum() - after.sum()) / before.sum())
     # As many units of equal weight are worth fewer.
     freedom = weight.sum() ** 2 / (weight**2).sum() - 1
-    without = np.array(
-        [
-            [np.delete(side, i).sum() / np.delete(weight, i).sum() for i in range(9)]
-            for side in (after, before)
-        ]
-    )
-    left_out = {"after": without[0], "difference": without[0] - without[1]}
-    error = {
-        name: math.sqrt(8 / 9 * ((values - values.mean()) ** 2).sum()) for name, values in left_out.items()
+    rows = 1 - np.eye(9)
+    without = {
+        "after": rows @ after / (rows @ weight),
+        "difference": rows @ (after - before) / (rows @ weight),
     }
-    for name, interval in (("after", found.after_interval), ("difference", found.difference_interval)):
-        influence = left_out[name].mean() - left_out[name]
+    for name, left_out in without.items():
+        error = math.sqrt(8 / 9 * ((left_out - left_out.mean()) ** 2).sum())
+        influence = left_out.mean() - left_out
         skewness = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
-        down, up = (quantile_by_johnson(freedom, a) * error[name] for a in (skewness, -skewness))
-        assert interval == pytest.approx((getattr(found, name) - down, getattr(found, name) + up))
+        down, up = (quantile_by_johnson(freedom, a) * error for a in (skewness, -skewness))
+        value = getattr(found, name)
+        assert getattr(found, f"{name}_interval") == pytest.approx((value - down, value + up)), name
     low, high = found.difference_interval
-    quantile = (high - low) / 2 / error["difference"]
+    quantile = (high - low) / 2 / error
     assert found.improvement_interval == pytest.approx(
         (-100 * high / found.before, -100 * low / found.before)
     )
     c4 = math.sqrt(2 / freedom) * math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2)
-    shift = found.detectable * c4 / error["difference"]
+    shift = found.detectable * c4 / error
     assert stats.nct.sf(quantile, freedom, shift) == pytest.approx(0.8, abs=1e-3)
     shares = (after - before) / weight.sum()
     assert found.p == sign_flip_p_values(shares[:, None], seed=5, flips=300)[0]
@@ -105,9 +98,8 @@ def test_a_paired_interval_of_symmetric_units_is_that_of_scipys_t_test(units):
     before = np.linspace(0.2, 0.7, units)
     after = before + 0.02 + np.linspace(-0.1, 0.1, units)
     found = change(after, before)
-    assert found.difference_interval == pytest.approx(
-        tuple(stats.ttest_rel(after, before).confidence_interval())
-    )
+    peer = stats.ttest_rel(after, before).confidence_interval()
+    assert found.difference_interval == pytest.approx(tuple(peer))
     assert found.after_interval == pytest.approx(tuple(stats.ttest_1samp(after, 0).confidence_interval()))
 
 
@@ -128,9 +120,7 @@ def test_a_skewed_interval_is_that_of_bca_or_wider():
     before = random.random(400)
     after = before + random.exponential(0.1, 400)
     found = change(after, before)
-    peer = stats.bootstrap(
-        (after - before,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(8), batch=500
-    )
+    peer = bca_of_scipy((after - before,), np.mean, seed=8, n_resamples=10_000, batch=500)
     low, high = peer.confidence_interval
     by_t = found.difference - 1.96 * peer.standard_error
     assert found.difference_interval == pytest.approx((by_t, high), abs=0.03 * (high - low))
@@ -156,16 +146,12 @@ def test_a_level_between_bounds_has_an_interval_between_them():
 
 def test_measures_of_the_same_units_share_resamples_and_flips():
     random = np.random.default_rng(9)
-    sides = [
-        [sample(random.random(30)), sample(random.random(30)), replace(spearman(), measure="rho")]
-        for _ in range(2)
-    ]
-    sides[1][2] = noisy(sides[0][2], seed=1)
-    together = paired_changes(*sides, seed=1, resamples=300)
-    apart = [
-        paired_changes([one], [other], seed=1, resamples=300)[0] for one, other in zip(*sides, strict=True)
-    ]
-    for joint, single in zip(together, apart, strict=True):
+    rho = replace(spearman(), measure="rho")
+    after, before = ([sample(random.random(30)), sample(random.random(30))] for _ in range(2))
+    after, before = [*after, rho], [*before, noisy(rho, seed=1)]
+    together = paired_changes(after, before, seed=1, resamples=300)
+    for joint, one, other in zip(together, after, before, strict=True):
+        (single,) = paired_changes([one], [other], seed=1, resamples=300)
         assert joint.difference_interval == pytest.approx(single.difference_interval, abs=1e-12)
         assert joint.p == single.p
 
@@ -175,27 +161,18 @@ def test_pairing_ignores_what_before_and_after_share():
     base, gain = random.normal(0, 100, 200), random.normal(0.05, 0.1, 200)
     found = change(base + gain, base, resamples=2000)
     assert found.verdict == "better"
-    assert found.after_interval[1] - found.after_interval[0] > 100 * (
-        found.difference_interval[1] - found.difference_interval[0]
-    )
+    assert np.ptp(found.after_interval) > 100 * np.ptp(found.difference_interval)
 
 
 @EVERY
 def test_swapping_before_and_after_mirrors_the_answer(make):
-    one = make(60)
-    other = noisy(one, seed=2)
-    (forth,), (back,) = (
-        paired_changes([a], [b], seed=3, resamples=299) for a, b in ((one, other), (other, one))
-    )
-    assert back.difference_interval == pytest.approx(
-        (-forth.difference_interval[1], -forth.difference_interval[0])
-    )
-    assert back.p == forth.p
-    assert (back.effect, back.gained, back.lost) == (
-        pytest.approx(-forth.effect) if forth.effect else None,
-        forth.lost,
-        forth.gained,
-    )
+    one, other = make(60), noisy(make(60), seed=2)
+    sides = ((one, other), (other, one))
+    (forth,), (back,) = (paired_changes([a], [b], seed=3, resamples=299) for a, b in sides)
+    low, high = forth.difference_interval
+    assert back.difference_interval == pytest.approx((-high, -low))
+    assert (back.p, back.gained, back.lost) == (forth.p, forth.lost, forth.gained)
+    assert back.effect == (pytest.approx(-forth.effect) if forth.effect else None)
     assert back.detectable == pytest.approx(forth.detectable)
 
 
@@ -210,10 +187,9 @@ def test_a_change_follows_the_order_and_the_scale_of_its_units(pairs, random):
     order = random.sample(range(len(pairs)), len(pairs))
     mixed = change(after[order], before[order], resamples=99)
     scaled = change(4 * after, 4 * before, resamples=99)
-    assert mixed.difference_interval == pytest.approx(found.difference_interval, abs=1e-12)
-    assert scaled.difference_interval == pytest.approx(
-        tuple(4 * bound for bound in found.difference_interval), abs=1e-12
-    )
+    low, high = found.difference_interval
+    assert mixed.difference_interval == pytest.approx((low, high), abs=1e-12)
+    assert scaled.difference_interval == pytest.approx((4 * low, 4 * high), abs=1e-12)
     assert scaled.improvement == pytest.approx(found.improvement)
     assert (scaled.p, scaled.verdict) == (found.p, found.verdict)
     assert (mixed.gained, mixed.lost) == (found.gained, found.lost)
@@ -223,13 +199,8 @@ def test_a_change_follows_the_order_and_the_scale_of_its_units(pairs, random):
 def test_no_change_is_no_evidence(make):
     one = make(40)
     (found,) = paired_changes([one], [replace(one, values=one.values.copy())], seed=0, resamples=200)
-    assert (found.difference, found.difference_interval, found.p, found.verdict) == (
-        0.0,
-        (0.0, 0.0),
-        1.0,
-        "undecided",
-    )
-    assert (found.effect, found.detectable) == (None, None)
+    assert (found.difference, found.difference_interval) == (0.0, (0.0, 0.0))
+    assert (found.p, found.verdict, found.effect, found.detectable) == (1.0, "undecided", None, None)
 
 
 def test_differences_of_rounding_are_no_change():
@@ -259,16 +230,14 @@ def test_other_statistics_agree_with_plain_loops_over_the_same_resamples():
     one = precision()
     other = noisy(one, seed=1)
     (found,) = paired_changes([one], [other], seed=2, resamples=150)
-    draws = [
-        float((value_of(one, row[None]) - value_of(other, row[None]))[0])
-        for row in next(resampling_counts(30, resamples=150, seed=2))
-    ]
+    rows = [row[None] for row in next(resampling_counts(30, resamples=150, seed=2))]
+    draws = np.concatenate([value_of(one, row) - value_of(other, row) for row in rows])
     left = replace(Jackknife.of(one), values=Jackknife.of(one).values - Jackknife.of(other).values)
-    low, high = bca_interval(found.difference, np.array(draws), acceleration=left.acceleration())
+    low, high = bca_interval(found.difference, draws, acceleration=left.acceleration())
     half = stats.t.ppf(0.975, 29) * left.error()[0]
     expected = (min(low, found.difference - half), max(high, found.difference + half))
     assert found.difference_interval == pytest.approx(expected)
-    tail = min(sum(draw <= 0 for draw in draws), sum(draw >= 0 for draw in draws))
+    tail = min(sum(draws <= 0), sum(draws >= 0))
     assert found.p == pytest.approx(min(1.0, 2 * (1 + tail) / 151))
 
 
@@ -283,9 +252,8 @@ def test_groups_are_resampled_and_flipped_as_groups():
     # One less the other, as scipy compares them, varies as their sum does.
     welch = stats.ttest_ind(*parts, equal_var=False)
     error = np.ptp(welch.confidence_interval()) / stats.t.ppf(0.975, welch.df) / 4
-    assert found.detectable == pytest.approx(
-        (stats.t.ppf(0.975, welch.df) + stats.t.ppf(0.8, welch.df)) * error, rel=0.05
-    )
+    factor = stats.t.ppf(0.975, welch.df) + stats.t.ppf(0.8, welch.df)
+    assert found.detectable == pytest.approx(factor * error, rel=0.05)
     shares = (after - before) / np.where(groups == 0, 20, 100)
     assert found.p == pytest.approx(sign_flip_p_values(shares[:, None], seed=0, flips=2000)[0])
 
@@ -326,22 +294,19 @@ def test_a_value_that_is_defined_on_no_resample_has_an_interval_all_the_same():
     assert all(math.isfinite(end) for end in found.after_interval)
 
 
+def discrepancies(after: PairCounts, before: PairCounts, **options) -> list[Change]:
+    sides = (pnd_samples(side, similarity="distance") for side in (after, before))
+    return paired_changes(*sides, seed=0, **options)
+
+
 def test_both_discrepancies_come_out_as_metrics_defines_them():
     random = np.random.default_rng(15)
     pairs = random.integers(0, 30, 50)
     before, after = (pair_counts(random.binomial(pairs, share), pairs) for share in (0.3, 0.1))
-    mean, pooled = paired_changes(
-        pnd_samples(after, similarity="distance"),
-        pnd_samples(before, similarity="distance"),
-        seed=0,
-        resamples=500,
-    )
+    mean, pooled = discrepancies(after, before, resamples=500)
     assert (mean.measure, pooled.measure, mean.similarity) == ("PND", "PND pooled", "distance")
-    tested, baseline = (
-        discrepancy_by_loops(counts.errors.tolist(), pairs.tolist()) for counts in (after, before)
-    )
-    assert (mean.after, pooled.after) == pytest.approx(tested)
-    assert (mean.before, pooled.before) == pytest.approx(baseline)
+    for counts, found in ((after, (mean.after, pooled.after)), (before, (mean.before, pooled.before))):
+        assert found == pytest.approx(discrepancy_by_loops(counts.errors.tolist(), pairs.tolist()))
     assert pooled.z == two_proportion_z(int(before.errors.sum()), int(after.errors.sum()), int(pairs.sum()))
     assert mean.lower_is_better
     assert (mean.verdict, pooled.verdict) == ("better", "better")
@@ -351,36 +316,28 @@ def test_the_mean_over_queries_has_no_z_since_it_may_change_the_other_way():
     # Fifty queries of two pairs lose their only error; one of a thousand pairs gains two hundred.
     before = pair_counts([1] * 50 + [500], [2] * 50 + [1000])
     after = pair_counts([0] * 50 + [700], [2] * 50 + [1000])
-    mean, pooled = paired_changes(
-        pnd_samples(after, similarity="cosine"),
-        pnd_samples(before, similarity="cosine"),
-        seed=0,
-        resamples=100,
-    )
+    mean, pooled = discrepancies(after, before, resamples=100)
     assert mean.difference < 0 < pooled.difference
     assert (mean.z, pooled.z > Z_CRITICAL) == (None, True)
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("values", "options", "message"),
     [
-        (lambda: change([]), "at least one unit"),
-        (lambda: change([np.nan, 1.0]), "AP values must be finite, got nan"),
-        (lambda: change([1.0, 1.0], [np.inf, 1.0]), "AP values must be finite, got inf"),
-        (lambda: change([1.0, 1.0], reference=[0, 0]), "AP must have a mean, got none"),
-        (lambda: change([1.0, 1.0], reference=[-1, 2]), "AP reference must be at least 0, got -1"),
-        (lambda: change([1.0, 1.0], statistic="spearman"), "must have a reference"),
-        (
-            lambda: change([1.0, 2.0], reference=[3, 3], statistic="spearman"),
-            "AP must have a spearman, got none",
-        ),
-        (lambda: change([1.0, 2.0], groups=np.array([0, 2])), "AP must have a mean, got none"),
-        (lambda: change([1.0, 2.0], [1.0, 2.0], resamples=0), "must be above 0"),
+        ([], {}, "at least one unit"),
+        ([np.nan, 1.0], {}, "AP values must be finite, got nan"),
+        ([1.0, 1.0], {"before": [np.inf, 1.0]}, "AP values must be finite, got inf"),
+        ([1.0, 1.0], {"reference": [0, 0]}, "AP must have a mean, got none"),
+        ([1.0, 1.0], {"reference": [-1, 2]}, "AP reference must be at least 0, got -1"),
+        ([1.0, 1.0], {"statistic": "spearman"}, "must have a reference"),
+        ([1.0, 2.0], {"reference": [3, 3], "statistic": "spearman"}, "AP must have a spearman, got none"),
+        ([1.0, 2.0], {"groups": np.array([0, 2])}, "AP must have a mean, got none"),
+        ([1.0, 2.0], {"before": [1.0, 2.0], "resamples": 0}, "must be above 0"),
     ],
 )
-def test_values_that_cannot_be_measured_are_refused(bad, message):
+def test_values_that_cannot_be_measured_are_refused(values, options, message):
     with pytest.raises(ValueError, match=message):
-        bad()
+        change(values, **options)
 
 
 @pytest.mark.parametrize(
@@ -388,9 +345,14 @@ def test_values_that_cannot_be_measured_are_refused(bad, message):
     [
         ({"measure": "RR"}, "measure must be 'AP' for both models, got 'RR'"),
         ({"lower_is_better": True}, "lower_is_better must be False for both models"),
-        ({"reference": np.array([1.0, 3.0])}, "AP reference and groups must be the same for both models"),
-        ({"reference": None}, "AP reference and groups must be the same for both models"),
-        ({"groups": np.array([0, 1])}, "AP reference and groups must be the same for both models"),
+        *(
+            (other, "AP reference and groups must be the same for both models")
+            for other in (
+                {"reference": np.array([1.0, 3.0])},
+                {"reference": None},
+                {"groups": np.array([0, 1])},
+            )
+        ),
     ],
 )
 def test_models_that_were_not_measured_alike_are_refused(other, message):

@@ -32,6 +32,11 @@ def pair(units: int, *, seed: int = 0, spread: float = 0.1) -> tuple[Sample, Sam
     return sample(before), sample(before + random.normal(0, spread, units))
 
 
+def quantiles(freedom: float, level: float = 0.975) -> float:
+    """Standard errors of a difference that is shown at this level four times in five."""
+    return stats.t.ppf(level, freedom) + stats.t.ppf(0.8, freedom)
+
+
 def test_by_hand() -> None:
     """Differences +0.1 and -0.1, eight each: SD 0.1 sqrt(16 / 15), SE 0.1 / sqrt(15); t quantiles of 15
     degrees from a table.
@@ -56,9 +61,8 @@ def test_a_detectable_difference_has_the_power_that_statsmodels_and_the_noncentr
     spread = (after.values - before.values).std(ddof=1)
     assert TTestPower().power(found.detectable / spread, units, 0.05) == pytest.approx(0.8, abs=0.004)
     if units > 100:  # Of 100 too few lose much.
-        assert TTestPower().power(
-            found.excludable / spread, units, 0.05, alternative="larger"
-        ) == pytest.approx(0.8, abs=0.004)
+        one_sided = TTestPower().power(found.excludable / spread, units, 0.05, alternative="larger")
+        assert one_sided == pytest.approx(0.8, abs=0.004)
     shift, critical = found.detectable / spread * math.sqrt(units), stats.t.ppf(0.975, units - 1)
     assert stats.nct.sf(critical, units - 1, shift) == pytest.approx(0.8, abs=0.004)
 
@@ -83,11 +87,8 @@ def test_clusters_of_equal_queries_count_once() -> None:
 
 def test_weights_and_units_without_weight() -> None:
     """Of pairs that weigh 2 and 3, and nothing in between: the ratio's jackknife by plain loops."""
-    values, other, weights = (
-        np.array([1.0, 0, 2, 3, 1]),
-        np.array([1.0, 0, 1, 1, 2]),
-        np.array([2.0, 0, 2, 3, 3]),
-    )
+    values, other = np.array([1.0, 0, 2, 3, 1]), np.array([1.0, 0, 1, 1, 2])
+    weights = np.array([2.0, 0, 2, 3, 3])
     options = {"reference": weights, "lower_is_better": True}
     found = power_of(sample(values, "PND pooled", **options), sample(other, "PND pooled", **options))
     rows = [0, 2, 3, 4]
@@ -99,27 +100,21 @@ def test_weights_and_units_without_weight() -> None:
     assert found.room == pytest.approx(0.7)
     # The four are worth 100 / 26 of equal weight.
     freedom = 100 / 26 - 1
-    assert found.detectable == pytest.approx(
-        error * (stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom))
-    )
+    assert found.detectable == pytest.approx(error * quantiles(freedom))
     assert found.excludable is None, "four units exclude nothing"
 
 
 def test_a_prediction_takes_the_spread_of_the_scores() -> None:
     before, _ = pair(800)
     found = power_of(before)
-    factor = (stats.t.ppf(0.975, 799) + stats.t.ppf(0.8, 799)) * before.values.std(ddof=1) / math.sqrt(800)
+    factor = quantiles(799) * before.values.std(ddof=1) / math.sqrt(800)
     assert found.spread == SPREAD
     assert found.detectable == pytest.approx(SPREAD * factor)
     assert found.detectable_range == pytest.approx([spread * factor for spread in SPREAD_RANGE])
     # Of 800 queries more than eight are expected to lose much: the spread alone bounds the loss.
     assert found.excludable == pytest.approx(found.detectable * 2.4883 / 2.8055, rel=1e-3)
-    for part in (
-        f"{SPREAD:g} times",
-        f"{SPREAD_RANGE[0]:g} to {SPREAD_RANGE[1]:g}",
-        "800\N{NO-BREAK SPACE}queries",
-        "about",
-    ):
+    ends = f"{SPREAD_RANGE[0]:g} to {SPREAD_RANGE[1]:g}"
+    for part in (f"{SPREAD:g} times", ends, "800\N{NO-BREAK SPACE}queries", "about"):
         assert part in said(found)
 
 
@@ -204,20 +199,13 @@ def test_the_share_of_clusters_that_lose_grows_with_their_size() -> None:
     scores, _ = pair(1000)
     found = power_of(replace(scores, clusters=Clusters(np.repeat(np.arange(100), 10))))
     summed = scores.values.reshape(100, 10).mean(axis=1)
-    factor = (stats.t.ppf(0.95, 99) + stats.t.ppf(0.8, 99)) * summed.std(ddof=1) / 10
-    assert found.excludable == pytest.approx(SPREAD * factor)
-    twins = power_of(
-        replace(scores, values=scores.values[:200], clusters=Clusters(np.repeat(np.arange(100), 2)))
-    )
-    room = scores.values[:200].reshape(100, 2).mean(axis=1).max()
+    assert found.excludable == pytest.approx(SPREAD * quantiles(99, 0.95) * summed.std(ddof=1) / 10)
+    in_twos = Clusters(np.repeat(np.arange(100), 2))
+    twins = power_of(replace(scores, values=scores.values[:200], clusters=in_twos))
+    summed = scores.values[:200].reshape(100, 2).mean(axis=1)
     ends = [stats.beta.ppf(0.95, lost + 1, 100 - lost) for lost in range(3)]
-    unseen = room * (ends[0] + (ends[2] - ends[0]) * module.LARGE_LOSS - 2 * module.LARGE_LOSS / 100)
-    half = (
-        SPREAD
-        * (stats.t.ppf(0.95, 99) + stats.t.ppf(0.8, 99))
-        * scores.values[:200].reshape(100, 2).mean(axis=1).std(ddof=1)
-        / 10
-    )
+    unseen = summed.max() * (ends[0] + (ends[2] - ends[0]) * module.LARGE_LOSS - 2 * module.LARGE_LOSS / 100)
+    half = SPREAD * quantiles(99, 0.95) * summed.std(ddof=1) / 10
     assert twins.excludable == pytest.approx(math.hypot(unseen, half))
 
 
@@ -236,18 +224,12 @@ def test_a_perfect_score_may_be_too_near_to_show_it() -> None:
 
 
 def test_a_rank_correlation_is_not_predicted() -> None:
-    scores = sample(
-        np.arange(20.0), "Spearman", statistic="spearman", reference=np.arange(20.0), bounds=(-1.0, 1.0)
+    ranks = {"statistic": "spearman", "reference": np.arange(20.0), "bounds": (-1.0, 1.0)}
+    scores, moved = (
+        sample(values, "Spearman", **ranks) for values in (np.arange(20.0), np.arange(20.0)[::-1])
     )
     with pytest.raises(ValueError, match="Spearman can be predicted only"):
         power_of(scores)
-    moved = sample(
-        np.arange(20.0)[::-1].copy(),
-        "Spearman",
-        statistic="spearman",
-        reference=np.arange(20.0),
-        bounds=(-1.0, 1.0),
-    )
     assert power_of(scores, moved).units == 20
 
 
@@ -260,9 +242,7 @@ def test_simulated_comparisons_keep_the_power() -> None:
     predicted = power_of(sample(before[0]), sample(before[0] + noise[0], bounds=None))
     assert predicted.detectable is not None
     assert predicted.excludable is not None
-    shown = [stats.ttest_1samp(row + predicted.detectable, 0).pvalue < 0.05 for row in noise]
-    excluded = [
-        stats.ttest_1samp(row, -predicted.excludable, alternative="greater").pvalue < 0.05 for row in noise
-    ]
+    shown = stats.ttest_1samp(noise + predicted.detectable, 0, axis=1).pvalue < 0.05
+    excluded = stats.ttest_1samp(noise, -predicted.excludable, axis=1, alternative="greater").pvalue < 0.05
     assert np.mean(shown) == pytest.approx(0.8, abs=0.08)
     assert np.mean(excluded) == pytest.approx(0.8, abs=0.08)

@@ -12,10 +12,8 @@ from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import value_of
 
 
-def drawn(units: int, *, resamples: int, seed: int, groups=None, block_size: int | None = None) -> np.ndarray:
-    return np.concatenate(
-        list(resampling_counts(units, resamples=resamples, seed=seed, groups=groups, block_size=block_size))
-    )
+def drawn(units: int, **options) -> np.ndarray:
+    return np.concatenate(list(resampling_counts(units, **options)))
 
 
 def test_each_group_is_drawn_from_as_often_as_it_has_units():
@@ -46,51 +44,37 @@ def test_resamples_do_not_depend_on_the_block_size(block_size, groups):
 def test_resampling_refuses_sizes_that_are_not_positive(setting):
     sizes = {"units": 3, "resamples": 3, "block_size": 3, setting: 0}
     with pytest.raises(ValueError, match=f"{setting} must be above 0, got 0"):
-        next(
-            resampling_counts(
-                sizes["units"], resamples=sizes["resamples"], seed=0, block_size=sizes["block_size"]
-            )
-        )
+        drawn(sizes.pop("units"), seed=0, **sizes)
+
+
+def bca_of_scipy(columns, statistic, *, seed: int = 1, **options):
+    rng = np.random.default_rng(seed)
+    return stats.bootstrap(columns, statistic, **{"n_resamples": 999, "method": "BCa", "rng": rng, **options})
+
+
+def bca_of(sample: Sample, draws: np.ndarray) -> tuple[float, float]:
+    skewness = Jackknife.of(sample).acceleration()
+    return bca_interval(float(value_of(sample)[0]), draws, acceleration=skewness)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_bca_is_scipys_on_the_same_draws(seed, confidence):
     values = np.random.default_rng(seed).exponential(size=25)
-    peer = stats.bootstrap(
-        (values,),
-        np.mean,
-        n_resamples=999,
-        method="BCa",
-        confidence_level=confidence,
-        rng=np.random.default_rng(seed),
-    )
-    sample = Sample("AP", values)
-    found = bca_interval(
-        values.mean(),
-        peer.bootstrap_distribution,
-        acceleration=Jackknife.of(sample).acceleration(),
-        confidence=confidence,
-    )
+    peer = bca_of_scipy((values,), np.mean, seed=seed, confidence_level=confidence)
+    draws = peer.bootstrap_distribution
+    skewness = Jackknife.of(Sample("AP", values)).acceleration()
+    found = bca_interval(values.mean(), draws, acceleration=skewness, confidence=confidence)
     assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-12)
-    assert found != pytest.approx(
-        percentile_interval(peer.bootstrap_distribution, confidence=confidence), abs=1e-3
-    )
+    assert found != pytest.approx(percentile_interval(draws, confidence=confidence), abs=1e-3)
 
 
 def test_bca_over_groups_is_scipys_over_several_samples():
     random = np.random.default_rng(0)
     parts = (random.exponential(size=12), random.exponential(size=30) ** 2)
-    peer = stats.bootstrap(
-        parts,
-        lambda x, y, axis: (x.mean(axis) + y.mean(axis)) / 2,
-        n_resamples=999,
-        method="BCa",
-        rng=np.random.default_rng(1),
-    )
+    peer = bca_of_scipy(parts, lambda x, y, axis: (x.mean(axis) + y.mean(axis)) / 2)
     sample = Sample("accuracy", np.concatenate(parts), groups=np.repeat([0, 1], [12, 30]))
-    skewness = Jackknife.of(sample).acceleration()
-    found = bca_interval(float(value_of(sample)[0]), peer.bootstrap_distribution, acceleration=skewness)
+    found = bca_of(sample, peer.bootstrap_distribution)
     assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-12)
 
 
@@ -98,20 +82,9 @@ def test_bca_of_a_rank_correlation_is_scipys():
     random = np.random.default_rng(0)
     people = random.random(20)
     sample = Sample("Spearman", people + random.normal(0, 0.2, 20), reference=people, statistic="spearman")
-    peer = stats.bootstrap(
-        (sample.values, people),
-        lambda x, y: stats.spearmanr(x, y).statistic,
-        paired=True,
-        vectorized=False,
-        n_resamples=199,
-        method="BCa",
-        rng=np.random.default_rng(1),
-    )
-    found = bca_interval(
-        float(value_of(sample)[0]),
-        peer.bootstrap_distribution,
-        acceleration=Jackknife.of(sample).acceleration(),
-    )
+    one_by_one = {"paired": True, "vectorized": False, "n_resamples": 199}
+    peer = bca_of_scipy((sample.values, people), lambda x, y: stats.spearmanr(x, y).statistic, **one_by_one)
+    found = bca_of(sample, peer.bootstrap_distribution)
     assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-9)
 
 

@@ -12,6 +12,11 @@ from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import members_of, ranks_of, value_of, values_of
 
 
+def referred(values, reference, statistic) -> Sample:
+    values, reference = (np.asarray(column, dtype=np.float64) for column in (values, reference))
+    return Sample("AP", values, reference=reference, statistic=statistic)
+
+
 def mean(units: int = 12, *, seed: int = 0) -> Sample:
     random = np.random.default_rng(seed)
     return Sample("PND", random.random(units), reference=random.integers(1, 5, units).astype(float))
@@ -20,27 +25,20 @@ def mean(units: int = 12, *, seed: int = 0) -> Sample:
 def spearman(units: int = 30, *, seed: int = 0) -> Sample:
     """With ties on both sides."""
     random = np.random.default_rng(seed)
-    values, reference = random.integers(0, 8, units), random.integers(0, 5, units)
-    return Sample("Spearman", values.astype(float), reference=reference.astype(float), statistic="spearman")
+    return referred(random.integers(0, 8, units), random.integers(0, 5, units), "spearman")
 
 
 def precision(units: int = 30, *, seed: int = 0) -> Sample:
     random = np.random.default_rng(seed)
     together = (random.random(units) < 0.3).astype(float)
-    return Sample(
-        "AP", random.integers(0, 8, units) + together, reference=together, statistic="average precision"
-    )
+    return referred(random.integers(0, 8, units) + together, together, "average precision")
 
 
 def clusters(units: int = 40, *, seed: int = 0) -> Sample:
     random = np.random.default_rng(seed)
-    label = random.integers(0, 4, units).astype(float)
-    return Sample(
-        "V",
-        np.where(random.random(units) < 0.6, label, random.integers(0, 5, units)),
-        reference=label,
-        statistic="v-measure",
-    )
+    label = random.integers(0, 4, units)
+    cluster = np.where(random.random(units) < 0.6, label, random.integers(0, 5, units))
+    return referred(cluster, label, "v-measure")
 
 
 MAKERS = (mean, spearman, precision, clusters)
@@ -48,22 +46,14 @@ EVERY = pytest.mark.parametrize("make", MAKERS)
 
 
 def drawn(units: int, *, resamples: int = 40, seed: int = 1) -> np.ndarray:
-    return (
-        np.random.default_rng(seed)
-        .multinomial(units, np.full(units, 1 / units), size=resamples)
-        .astype(float)
-    )
+    random = np.random.default_rng(seed)
+    return random.multinomial(units, np.full(units, 1 / units), size=resamples).astype(float)
 
 
 def written_out(sample: Sample, counts: np.ndarray) -> Sample:
     """Every unit as often as it was drawn."""
-    times = counts.astype(int)
-    columns = {
-        name: np.repeat(getattr(sample, name), times)
-        for name in ("values", "reference", "groups")
-        if getattr(sample, name) is not None
-    }
-    return replace(sample, **columns)
+    rows = np.repeat(np.arange(counts.size), counts.astype(int))
+    return replace(sample, values=sample.values[rows], reference=sample.reference[rows])
 
 
 def test_values_worked_by_hand():
@@ -72,58 +62,36 @@ def test_values_worked_by_hand():
     assert value_of(ratio, np.array([[2.0, 0.0], [1.0, 3.0]])).tolist() == [0.25, 7 / 22]
     assert value_of(Sample("RR", np.array([1.0, 0.5, 0.0]))).tolist() == [0.5]
     # Two of four correct, then three of four of the other label: 1/2 and 3/4.
-    grouped = Sample(
-        "accuracy", np.array([1.0, 0, 1, 0, 1, 1, 1, 0]), groups=np.array([0, 0, 0, 0, 1, 1, 1, 1])
-    )
+    grouped = Sample("accuracy", np.array([1.0, 0, 1, 0, 1, 1, 1, 0]), groups=np.repeat([0, 1], 4))
     assert value_of(grouped).tolist() == [0.625]
     # Found at the first and third of three thresholds, the second threshold holding two units: 1/2 + 1/2 *
     # 2/4.
-    found = Sample(
-        "AP",
-        np.array([3.0, 2.0, 2.0, 1.0]),
-        reference=np.array([1.0, 0, 0, 1]),
-        statistic="average precision",
-    )
-    assert value_of(found).tolist() == [0.75]
-    assert value_of(
-        Sample("V", np.array([7.0, 7, 2, 2]), reference=np.array([0.0, 0, 1, 1]), statistic="v-measure")
-    ).tolist() == [1.0]
-    reversed_order = Sample(
-        "Spearman", np.array([3.0, 2, 1]), reference=np.array([1.0, 5, 9]), statistic="spearman"
-    )
-    assert value_of(reversed_order).tolist() == [-1.0]
+    assert value_of(referred([3, 2, 2, 1], [1, 0, 0, 1], "average precision")).tolist() == [0.75]
+    assert value_of(referred([7, 7, 2, 2], [0, 0, 1, 1], "v-measure")).tolist() == [1.0]
+    assert value_of(referred([3, 2, 1], [1, 5, 9], "spearman")).tolist() == [-1.0]
 
 
 def test_spearman_of_resamples_is_scipys_on_the_data_written_out():
     sample, counts = spearman(), drawn(30)
-    expected = [
-        stats.spearmanr(
-            *(getattr(written_out(sample, row), name) for name in ("values", "reference"))
-        ).statistic
-        for row in counts
-    ]
+    every = [written_out(sample, row) for row in (np.ones(30), *counts)]
+    whole, *expected = [stats.spearmanr(out.values, out.reference).statistic for out in every]
     assert value_of(sample, counts) == pytest.approx(expected, abs=1e-12)
-    assert value_of(sample)[0] == pytest.approx(
-        stats.spearmanr(sample.values, sample.reference).statistic, abs=1e-12
-    )
+    assert value_of(sample)[0] == pytest.approx(whole, abs=1e-12)
 
 
 def test_average_precision_of_resamples_is_scikit_learns_with_weights_and_written_out():
     sample, counts = precision(), drawn(30)
     weighted = [average_precision_score(sample.reference, sample.values, sample_weight=row) for row in counts]
-    repeated = [
-        average_precision_score(out.reference, out.values)
-        for out in (written_out(sample, row) for row in counts)
-    ]
+    written = [written_out(sample, row) for row in counts]
+    repeated = [average_precision_score(out.reference, out.values) for out in written]
     assert value_of(sample, counts) == pytest.approx(weighted, abs=1e-12)
     assert value_of(sample, counts) == pytest.approx(repeated, abs=1e-12)
 
 
 def test_v_measure_of_resamples_is_scikit_learns_on_the_data_written_out():
     sample, counts = clusters(), drawn(40)
-    expected = [
-        v_measure_score(out.reference, out.values) for out in (written_out(sample, row) for row in counts)
-    ]
+    written = [written_out(sample, row) for row in counts]
+    expected = [v_measure_score(out.reference, out.values) for out in written]
     assert value_of(sample, counts) == pytest.approx(expected, abs=1e-12)
 
 
@@ -131,10 +99,8 @@ def test_v_measure_of_resamples_is_scikit_learns_on_the_data_written_out():
     ("label", "cluster", "expected"), [([0, 0], [1, 1], 1.0), ([0, 1], [1, 1], 0.0), ([0, 0], [0, 1], 0.0)]
 )
 def test_v_measure_of_one_label_or_one_cluster_is_scikit_learns(label, cluster, expected):
-    sample = Sample(
-        "V", np.array(cluster, dtype=float), reference=np.array(label, dtype=float), statistic="v-measure"
-    )
-    assert value_of(sample).tolist() == [expected] == [v_measure_score(label, cluster)]
+    found = value_of(referred(cluster, label, "v-measure")).tolist()
+    assert found == [expected] == [v_measure_score(label, cluster)]
 
 
 @EVERY
@@ -187,26 +153,17 @@ def test_rank_statistics_look_at_the_order_alone():
 
 def test_what_is_not_defined_on_a_resample_is_nan_there_alone():
     counts = np.array([[2.0, 0, 0], [1.0, 1, 1]])
-    constant = Sample(
-        "Spearman", np.array([1.0, 2, 3]), reference=np.array([3.0, 4, 6]), statistic="spearman"
-    )
-    nothing = Sample(
-        "AP", np.array([1.0, 2, 3]), reference=np.array([0.0, 1, 0]), statistic="average precision"
-    )
-    unweighted = Sample("PND", np.array([0.0, 2, 3]), reference=np.array([0.0, 4, 6]))
+    constant = referred([1, 2, 3], [3, 4, 6], "spearman")
+    nothing = referred([1, 2, 3], [0, 1, 0], "average precision")
+    unweighted = referred([0, 2, 3], [0, 4, 6], "mean")
     found = values_of([constant, nothing, unweighted], counts)
     assert np.isnan(found[0]).all()
     assert found[1].tolist() == [1.0, 0.5, 0.5]
 
 
 def test_samples_together_have_the_values_they_have_apart():
-    samples = [
-        mean(30),
-        spearman(),
-        precision(),
-        replace(mean(30, seed=4), groups=np.arange(30) % 2),
-        mean(30, seed=5),
-    ]
+    grouped = replace(mean(30, seed=4), groups=np.arange(30) % 2)
+    samples = [mean(30), spearman(), precision(), grouped, mean(30, seed=5)]
     counts = drawn(30)
     together = values_of(samples, counts)
     for column, sample in zip(together.T, samples, strict=True):

@@ -25,11 +25,8 @@ def test_p_values_of_t_are_scipys(freedom):
 
 
 def test_p_values_where_nothing_varies():
-    assert (student_p_value(0.1, 0.0, 5), student_p_value(0.0, 0.0, 5), student_p_value(0.1, 0.2, 0)) == (
-        0.0,
-        1.0,
-        1.0,
-    )
+    cases = ((0.1, 0.0, 5), (0.0, 0.0, 5), (0.1, 0.2, 0))
+    assert [student_p_value(*case) for case in cases] == [0.0, 1.0, 1.0]
 
 
 def test_the_noncentral_t_is_scipys():
@@ -42,21 +39,18 @@ def test_the_noncentral_t_is_scipys():
 def test_a_share_of_many_units_has_the_interval_of_wilson(right, units):
     """With so many units that t is normal, and an error of exactly sqrt(p (1 - p) / n)."""
     share = right / units
-    found = score_interval(share, math.sqrt(share * (1 - share) / units), math.inf, (0.0, 1.0))
+    error = math.sqrt(share * (1 - share) / units)
+    found = score_interval(share, error, math.inf, (0.0, 1.0))
     assert found == pytest.approx(proportion_confint(right, units, method="wilson"))
-    low, high = score_interval(
-        10 * share - 5, 10 * math.sqrt(share * (1 - share) / units), math.inf, (-5.0, 5.0)
-    )
+    low, high = score_interval(10 * share - 5, 10 * error, math.inf, (-5.0, 5.0))
     assert ((low + 5) / 10, (high + 5) / 10) == pytest.approx(found)
 
 
 def test_a_mean_at_a_bound_has_the_interval_of_as_many_units_without_an_exception():
     """t_97.5 of 20 degrees is 2.086: 20 units without an error exclude shares above t^2 / (20 + t^2)."""
-    squared = 2.086**2
-    assert score_interval(0.0, 0.0, 20, (0.0, 1.0)) == pytest.approx(
-        (0.0, squared / (20 + squared)), rel=1e-3
-    )
-    assert score_interval(1.0, 0.0, 20, (0.0, 1.0)) == pytest.approx((20 / (20 + squared), 1.0), rel=1e-3)
+    end = 2.086**2 / (20 + 2.086**2)
+    assert score_interval(0.0, 0.0, 20, (0.0, 1.0)) == pytest.approx((0.0, end), rel=1e-3)
+    assert score_interval(1.0, 0.0, 20, (0.0, 1.0)) == pytest.approx((1 - end, 1.0), rel=1e-3)
 
 
 def test_a_mean_that_does_not_vary_between_the_bounds_is_certain():
