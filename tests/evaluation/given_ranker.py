@@ -45,19 +45,25 @@ class GivenRanker:
         return reached.sum(axis=2) - apart, apart
 
 
+Rows = Sequence[Sequence[int]]
+
+
 def asked(
-    positives: Sequence[Sequence[int]],
+    positives: Rows,
     *,
-    grades: Sequence[Sequence[int]] | None = None,
-    negatives: Sequence[Sequence[int]] | None = None,
+    grades: Rows | None = None,
+    negatives: Rows | None = None,
+    ids: Sequence[str] | None = None,
+    queries: Sequence[str] | None = None,
+    name: str = "set",
 ) -> AddressedSet:
     """Queries over rows."""
-    count = len(positives)
+    numbers = range(len(positives))
     return AddressedSet(
-        "set",
-        [f"q{number}" for number in range(count)],
-        [f"question {number}" for number in range(count)],
+        name,
+        list(ids or [f"q{number}" for number in numbers]),
+        list(queries or [f"question {number}" for number in numbers])[: len(positives)],
         Ragged.of(positives),
         Ragged.of(grades or [[1] * len(rows) for rows in positives]),
-        Ragged.of(negatives or [[]] * count),
+        Ragged.of(negatives or [[]] * len(positives)),
     )

@@ -1,6 +1,7 @@
 """Models that give the vectors a test wants."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from adiabat.data.records import Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision
 from adiabat.models.towers import DualEncoder
+from adiabat.store.vector_store import Store
+from tests.imported import import_vectors
 
 
 def give(
@@ -41,7 +44,12 @@ def sentences(count: int, *, seed: int) -> list[str]:
     """Different made-up sentences."""
     generator = np.random.default_rng(seed)
     words = ["river", "stone", "green", "walks", "über", "река", "seven", "cold", "lamp", "why"]
-    return [
-        f"{' '.join(generator.choice(words, size=generator.integers(2, 7)))} {number}"
-        for number in range(count)
-    ]
+    made = [" ".join(generator.choice(words, size=generator.integers(2, 7))) for _ in range(count)]
+    return [f"{sentence} {number}" for number, sentence in enumerate(made)]
+
+
+def imported_store(folder: Path, vectors: Float[np.ndarray, "n e"]) -> Store:
+    """A store of these vectors, whose documents are called d0, d1 and so on."""
+    np.save(folder / "vectors.npy", vectors.astype(np.float32))
+    ids = [f"d{row}" for row in range(len(vectors))]
+    return import_vectors(folder / "vectors.npy", folder / "store", ids=ids, dtype="float32")

@@ -7,6 +7,18 @@ import numpy as np
 from adiabat.evaluation.suite_findings import ModelScores
 from adiabat.results.suite_result import SuiteModel
 from adiabat.stats.samples import GridSample, Sample, TaskScores
+from adiabat.stats.statistics import value_of
+
+
+def sample_of(scores: TaskScores, measure: str, similarity: str | None = None) -> Sample:
+    """The sample of a measure, by the first similarity where none is named."""
+    return next(
+        one for one in scores.samples if one.measure == measure and similarity in (None, one.similarity)
+    )
+
+
+def figure(scores: TaskScores, measure: str, similarity: str | None = None) -> float:
+    return float(value_of(sample_of(scores, measure, similarity))[0])
 
 
 def ranked(
@@ -19,9 +31,8 @@ def ranked(
     """A retrieval task with the values of one measure."""
     names = list(units or [f"q{number}" for number in range(len(values))])
     sample = Sample("nDCG@10", np.array(values, dtype=np.float64), similarity)
-    return TaskScores(
-        task, "retrieval", "query", names, [sample], texts=[f"text of {name}" for name in names], documents=50
-    )
+    texts = [f"text of {name}" for name in names]
+    return TaskScores(task, "retrieval", "query", names, [sample], texts=texts, documents=50)
 
 
 def gridded(values: np.ndarray, *, task: str = "grid") -> TaskScores:
@@ -29,9 +40,8 @@ def gridded(values: np.ndarray, *, task: str = "grid") -> TaskScores:
     languages = ("de", "en")
     cells = GridSample("P@1", "cosine", languages, languages, values.astype(np.float32), False)
     sample = Sample("P@1", values.mean(axis=(0, 1)), "cosine")
-    return TaskScores(
-        task, "question_grid", "question", [str(n) for n in range(values.shape[2])], [sample], grids=[cells]
-    )
+    units = [str(number) for number in range(values.shape[2])]
+    return TaskScores(task, "question_grid", "question", units, [sample], grids=[cells])
 
 
 def model(name: str, *tasks: TaskScores, runs: Sequence[Sequence[TaskScores]] = ()) -> ModelScores:
