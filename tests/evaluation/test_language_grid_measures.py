@@ -1,6 +1,7 @@
 """Measures of a grid of sentence pairs, against plain loops over pairs, queries and candidates."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from adiabat.evaluation.language_grid_measures import (
 )
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.samples import GridSample, Sample
+from tests.stats.brute_force import pair_score
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -75,12 +77,10 @@ def resampled_by_counting(
     names = np.array(labels)
     rows = np.concatenate([members[cluster] for cluster in drawn])
     entailed = rows[names[rows] == "entailment"]
-    values = [
-        discrepancy(scores[cell], entailed, rows[names[rows] == other])
-        for other in LABELS[1:]
-        for cell in np.ndindex(*scores.shape[:2])
-    ]
-    return float(np.mean(values))
+    cells = product(LABELS[1:], np.ndindex(*scores.shape[:2]))
+    return float(
+        np.mean([discrepancy(scores[of], entailed, rows[names[rows] == other]) for other, of in cells])
+    )
 
 
 def test_scores_of_a_case_worked_by_hand():
@@ -102,13 +102,11 @@ def test_scores_agree_with_plain_loops_across_blocks():
     )
     for a, query in enumerate(premises.values()):
         for b, document in enumerate(hypotheses.values()):
-            for n in (0, 63, 64, 127, 128, 149):
-                q, d = query[n].astype(np.float64), document[n].astype(np.float64)
-                assert scores["cosine"][a, b, n] == pytest.approx(
-                    q @ d / np.linalg.norm(q) / np.linalg.norm(d), abs=1e-14
+            for n, (similarity, values) in product((0, 63, 64, 127, 128, 149), scores.items()):
+                expected = score(query[n], document[n], similarity)
+                assert values[a, b, n] == pytest.approx(
+                    expected, abs=1e-14 if similarity == "cosine" else 1e-13
                 )
-                assert scores["distance"][a, b, n] == pytest.approx(-np.linalg.norm(q - d), abs=1e-13)
-                assert scores["dot"][a, b, n] == pytest.approx(q @ d, abs=1e-13)
 
 
 @pytest.mark.parametrize("pairs", [131, 192])
@@ -134,10 +132,8 @@ def test_a_vector_has_with_itself_a_cosine_of_exactly_one_and_no_distance():
 
 def test_cosine_ignores_length_and_distance_does_not():
     premises, hypotheses = vectors(5, "ab", 40), vectors(6, "ab", 40)
-    scores, longer = (
-        grid_scores(premises, hypotheses),
-        grid_scores({name: 4 * values for name, values in premises.items()}, hypotheses),
-    )
+    four_times = {name: 4 * values for name, values in premises.items()}
+    scores, longer = (grid_scores(asked, hypotheses) for asked in (premises, four_times))
     assert (scores["cosine"] == longer["cosine"]).all()
     assert (scores["distance"] != longer["distance"]).all()
 
@@ -154,11 +150,10 @@ def test_broken_vectors_are_all_reported_at_once():
     premises, hypotheses = vectors(9, ["en", "de"], 100), vectors(10, ["en", "de"], 100)
     premises["de"][3, 0] = np.inf
     hypotheses["en"][80, 2] = np.nan
-    with pytest.raises(
-        DataError,
-        match=r"2 faults: premise vector of sentence pair 3 in de .* squared "
-        r"length inf; .* sentence pair 80 in en",
-    ):
+    told = (
+        "2 faults: premise vector of sentence pair 3 in de .* squared length inf; .* sentence pair 80 in en"
+    )
+    with pytest.raises(DataError, match=told):
         grid_scores(premises, hypotheses)
 
 
@@ -167,9 +162,8 @@ def test_a_zero_vector_has_a_cosine_of_zero_with_everything():
     premises["en"][1], hypotheses["en"][2] = 0, 0
     scores = grid_scores(premises, hypotheses)
     assert np.flatnonzero(scores["cosine"][0, 0] == 0).tolist() == [1, 2]
-    assert scores["distance"][0, 0, 1] == pytest.approx(
-        -np.linalg.norm(hypotheses["en"][1].astype(np.float64))
-    )
+    length = np.linalg.norm(hypotheses["en"][1].astype(np.float64))
+    assert scores["distance"][0, 0, 1] == pytest.approx(-length)
 
 
 @pytest.mark.parametrize(
@@ -191,19 +185,14 @@ def test_the_pseudo_values_of_a_case_worked_by_hand():
     # Entailment 0.9 and 0.5, neutral 0.1 and 0.7, contradiction 0.2 and 0.3, each first in the first cluster.
     # Only 0.5 loses, against 0.7: U = 1/4, placements 0, 1/2 and 0, 1/2. The first cluster's influence is (0
     # - 1/4) / 2 twice, the second's (1/2 - 1/4) / 2 twice.
-    sample, (neutral, contradiction) = measured(
-        np.array([[[0.9, 0.1, 0.2, 0.5, 0.7, 0.3]]]), list(LABELS) * 2, np.array([0, 0, 0, 1, 1, 1])
-    )
+    scores = np.array([[[0.9, 0.1, 0.2, 0.5, 0.7, 0.3]]])
+    sample, (neutral, contradiction) = measured(scores, list(LABELS) * 2, np.array([0, 0, 0, 1, 1, 1]))
     assert neutral.values.tolist() == [[[-0.25, 0.75]]]
     assert (neutral.errors.tolist(), neutral.total) == ([[1]], 4)
     assert contradiction.values.tolist() == [[[0.0, 0.0]]]
     assert sample.values.tolist() == [-0.125, 0.375]
-    assert (sample.key, sample.statistic, sample.lower_is_better, sample.reference) == (
-        ("PND", "cosine"),
-        "mean",
-        True,
-        None,
-    )
+    assert (sample.key, sample.statistic) == (("PND", "cosine"), "mean")
+    assert (sample.lower_is_better, sample.reference) == (True, None)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -213,9 +202,7 @@ def test_pseudo_values_agree_with_their_definition_in_plain_loops(seed):
     _, cells = measured(scores, labels, clusters)
     count = int(clusters.max()) + 1
     for one, other in zip(cells, LABELS[1:], strict=True):
-        entailed, rest = (
-            [i for i, label in enumerate(labels) if label == name] for name in ("entailment", other)
-        )
+        entailed, rest = (np.flatnonzero(np.array(labels) == name) for name in ("entailment", other))
         lost = {(i, j): scores[0, 0, j] >= scores[0, 0, i] for i in entailed for j in rest}
         level = sum(lost.values()) / len(lost)
         influence = np.zeros(count)
@@ -235,22 +222,16 @@ def test_every_cell_holds_its_exact_discrepancy_and_is_the_mean_of_its_units():
     ]
     names, values = np.array(labels), []
     for one, other in zip(cells, LABELS[1:], strict=True):
-        loops = [
-            [
-                errors_by_loops(scores[a, b, names == "entailment"], scores[a, b, names == other])
-                for b in range(2)
-            ]
-            for a in range(3)
-        ]
-        assert (one.errors.tolist(), one.total, one.lower_is_better) == (loops, 1600, True)
-        np.testing.assert_allclose(
-            one.values.mean(axis=-1, dtype=np.float64), one.errors / one.total, atol=1e-7
-        )
-        values.append(one.errors / one.total)
+        for cell in np.ndindex(3, 2):
+            sides = (scores[cell][names == name] for name in ("entailment", other))
+            assert one.errors[cell] == errors_by_loops(*sides)
+        assert (one.total, one.lower_is_better) == (1600, True)
+        shares = one.errors / one.total
+        np.testing.assert_allclose(one.values.mean(axis=-1, dtype=np.float64), shares, atol=1e-7)
+        values.append(shares)
     assert sample.values.mean() == pytest.approx(np.mean(values), abs=1e-14)
-    np.testing.assert_allclose(
-        sample.values, np.mean([one.values for one in cells], axis=(0, 1, 2)), atol=1e-6
-    )
+    means = np.mean([one.values for one in cells], axis=(0, 1, 2))
+    np.testing.assert_allclose(sample.values, means, atol=1e-6)
 
 
 @pytest.mark.parametrize("even", [True, False])
@@ -301,11 +282,8 @@ def test_cluster_ids_number_premises_by_first_appearance():
 
 
 def test_unknown_labels_are_all_reported_at_once():
-    with pytest.raises(
-        DataError,
-        match=r"3 faults: label of sentence pair 1 .* 'yes'; label of sentence pair 2 .* "
-        r"'no'; .* one contradiction, got none; name",
-    ):
+    labels = "3 faults: label of sentence pair 1 .* 'yes'; label of sentence pair 2 .* 'no'"
+    with pytest.raises(DataError, match=f"{labels}; .* one contradiction, got none; name"):
         measured(np.zeros((1, 1, 4)), ["entailment", "yes", "no", "neutral"])
 
 
@@ -325,13 +303,7 @@ def measured_retrieval(
 
 
 def score(query: np.ndarray, document: np.ndarray, similarity: Similarity) -> float:
-    query, document = query.astype(np.float64), document.astype(np.float64)
-    if similarity == "distance":
-        return -float(np.linalg.norm(query - document))
-    product = float(query @ document)
-    return (
-        product if similarity == "dot" else product / float(np.linalg.norm(query) * np.linalg.norm(document))
-    )
+    return pair_score(query.astype(np.float64), document.astype(np.float64), similarity)
 
 
 def retrieval_by_loops(
@@ -355,14 +327,12 @@ def retrieval_by_loops(
     return errors, compared
 
 
-def problem(
-    seed: int, premises: int = 7, languages: int = 2, width: int = 3
-) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray]:
-    """Vectors of few small whole numbers, so that many tie; clusters of unequal size."""
+def problem(seed: int) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray]:
+    """Vectors of few small whole numbers in two languages, so that many tie; clusters of unequal size."""
     generator = np.random.default_rng(seed)
-    clusters = np.concatenate([np.repeat(np.arange(premises), 3), generator.integers(0, premises, 6)])
-    labels = [*LABELS * premises, *generator.permutation(list(LABELS) * 2)]
-    vectors = generator.integers(1, 4, (2, languages, len(labels), width)).astype(np.float32)
+    clusters = np.concatenate([np.repeat(np.arange(7), 3), generator.integers(0, 7, 6)])
+    labels = [*LABELS * 7, *generator.permutation(list(LABELS) * 2)]
+    vectors = generator.integers(1, 4, (2, 2, len(labels), 3)).astype(np.float32)
     return vectors[0], vectors[1], labels, clusters
 
 
@@ -373,16 +343,9 @@ def test_retrieval_of_a_case_worked_by_hand() -> None:
     asked = np.array([[[1, 0]] * 3 + [[0, 1]] * 3], dtype=np.float32)
     told = np.array([[[1, 1], [0, 1], [1, 0], [0, 1], [1, 0], [0, -1]]], dtype=np.float32)
     sample, (neutral, contradiction) = measured_retrieval(asked, told, LABELS * 2, np.repeat([0, 1], 3))
-    assert (neutral.comparison, neutral.errors.tolist(), neutral.total) == (
-        "retrieval entailment-neutral",
-        [[2]],
-        2,
-    )
-    assert (contradiction.comparison, contradiction.errors.tolist(), contradiction.total) == (
-        "retrieval entailment-contradiction",
-        [[0]],
-        2,
-    )
+    for one, other, errors in ((neutral, "neutral", 2), (contradiction, "contradiction", 0)):
+        assert one.comparison == f"retrieval entailment-{other}"
+        assert (one.errors.tolist(), one.total) == ([[errors]], 2)
     assert (sample.measure, sample.values.mean()) == (MEASURE, 0.5)
 
 
@@ -419,9 +382,8 @@ def test_pseudo_values_are_the_slope_of_the_value_in_how_often_a_premise_is_draw
 def test_neither_the_order_of_sentence_pairs_nor_the_length_of_vectors_matters_to_the_cosine() -> None:
     asked, told, labels, clusters = problem(3)
     order = np.random.default_rng(0).permutation(len(labels))
-    mixed = measured_retrieval(
-        4 * asked[:, order], 8 * told[:, order], [labels[row] for row in order], clusters[order]
-    )
+    moved = [labels[row] for row in order]
+    mixed = measured_retrieval(4 * asked[:, order], 8 * told[:, order], moved, clusters[order])
     plain = measured_retrieval(asked, told, labels, clusters)
     assert np.array_equal(mixed[0].values, plain[0].values)
     assert [one.errors.tolist() for one in mixed[1]] == [one.errors.tolist() for one in plain[1]]
@@ -429,6 +391,5 @@ def test_neither_the_order_of_sentence_pairs_nor_the_length_of_vectors_matters_t
 
 def test_one_premise_alone_has_no_candidates_of_others() -> None:
     asked, told, labels, clusters = problem(0)
-    assert measure_grid_retrieval(
-        {"a": asked[0]}, {"a": told[0]}, labels, similarities=["cosine"], clusters=clusters * 0
-    ) == ([], [])
+    options = {"similarities": ["cosine"], "clusters": clusters * 0}
+    assert measure_grid_retrieval({"a": asked[0]}, {"a": told[0]}, labels, **options) == ([], [])
