@@ -1,6 +1,6 @@
 """Two models compared from what was kept of them, and runs in the format of TREC."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import ir_measures
@@ -23,9 +23,9 @@ from tests.evaluation.scored import ranked
 VALUES = np.random.default_rng(2).random((2, 30)).tolist()
 
 
-def kept(folder: Path, *tasks: TaskScores, model: str | None = None, **more: object) -> Path:
+def kept(folder: Path, *tasks: TaskScores, **more: object) -> Path:
     for one in tasks:
-        about = {"model": model or folder.name, "source": "models/m", **more}
+        about = {"model": folder.name, "source": "models/m", **more}
         write_scores(one, folder / f"{one.task}.parquet", key="", about=about)
     return folder
 
@@ -59,10 +59,7 @@ def test_the_rest_is_compared_where_a_file_of_a_run_is_lost_or_damaged_and_that_
 ) -> None:
     before = kept(tmp_path / "before", ranked([0.1, 0.2, 0.3]), ranked([0.5, 0.6, 0.7], task="other"))
     for number, gain in ((1, 0.1), (2, 0.3)):
-        after = [
-            ranked([value + gain for value in values], task=task)
-            for values, task in (([0.1, 0.2, 0.3], "asked"), ([0.5] * 3, "other"))
-        ]
+        after = ranked([0.1 + gain, 0.2 + gain, 0.3 + gain]), ranked([0.5 + gain] * 3, task="other")
         kept(tmp_path / "after" / f"run {number}", *after, model="after", run=number)
     file = tmp_path / "after" / "run 2" / "asked.parquet"
     file.unlink()
@@ -73,9 +70,8 @@ def test_the_rest_is_compared_where_a_file_of_a_run_is_lost_or_damaged_and_that_
     value = next(score.value for score in result.scores if (score.model, score.task) == ("after", "asked"))
     assert value == pytest.approx(0.3)
     assert "asked: after has scores of only 1 of its 2 runs" in result.notes
-    assert any(f"left out: {file} must be undamaged" in note for note in result.notes) == (
-        content is not None
-    )
+    damaged = any(f"left out: {file} must be undamaged" in note for note in result.notes)
+    assert damaged == (content is not None)
     assert "1 of its 2 runs" in pages.summary(result)
 
 
@@ -143,58 +139,36 @@ def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path
 
 def test_models_of_one_name_go_by_their_paths(tmp_path: Path) -> None:
     a, b = (
-        kept(tmp_path / "a", ranked(VALUES[0]), model="m"),
-        kept(tmp_path / "b", ranked(VALUES[1]), model="m"),
+        kept(tmp_path / name, ranked(values), model="m") for name, values in zip("ab", VALUES, strict=True)
     )
     assert [model.name for model in compared(a, b).models] == [str(a), str(b)]
-
-
-def trec(folder: Path, name: str, rows: Sequence[tuple[str, str, float]]) -> Path:
-    path = folder / name
-    path.write_text(
-        "".join(f"{query} Q0 {document} 0 {score} {name}\n" for query, document, score in rows),
-        encoding="utf-8",
-    )
-    return path
 
 
 @pytest.fixture
 def judged(tmp_path: Path) -> tuple[Path, Path, Path]:
     """Two runs without ties, and judgements in grades."""
     generator = np.random.default_rng(7)
-    grades = "".join(
-        f"q{query} 0 d{document} {generator.integers(0, 3)}\n"
-        for query in range(12)
-        for document in range(20)
-    )
-    (tmp_path / "qrels.txt").write_text(grades, encoding="utf-8")
-    runs = [
-        trec(
-            tmp_path,
-            name,
-            [
-                (f"q{query}", f"d{document}", generator.random())
-                for query in range(12)
-                for document in range(20)
-            ],
-        )
-        for name in ("one.run", "two.run")
-    ]
-    return runs[0], runs[1], tmp_path / "qrels.txt"
+    pairs = [(f"q{query}", f"d{document}") for query in range(12) for document in range(20)]
+    files = tmp_path / "one.run", tmp_path / "two.run", tmp_path / "qrels.txt"
+    grades = [f"{query} 0 {document} {generator.integers(0, 3)}\n" for query, document in pairs]
+    files[2].write_text("".join(grades), encoding="utf-8")
+    for path in files[:2]:
+        rows = [f"{query} Q0 {document} 0 {generator.random()} run\n" for query, document in pairs]
+        path.write_text("".join(rows), encoding="utf-8")
+    return files
 
 
 def test_runs_without_ties_have_the_values_of_ir_measures(judged: tuple[Path, Path, Path]) -> None:
     first, _, qrels = judged
     names = ["nDCG@10", "RR", "AP", "P@5"]
     scores = scores_of_run(read_run(first), read_qrels(qrels), names, task="t")
-    expected: dict[str, dict[str, float]] = {name: {} for name in names}
+    measures = [ir_measures.parse_measure(name) for name in names]
     run, truth = ir_measures.read_trec_run(str(first)), list(ir_measures.read_trec_qrels(str(qrels)))
-    for metric in ir_measures.iter_calc([ir_measures.parse_measure(name) for name in names], truth, run):
-        expected[str(metric.measure)][metric.query_id] = metric.value
+    metrics = ir_measures.iter_calc(measures, truth, run)
+    expected = {(str(metric.measure), metric.query_id): metric.value for metric in metrics}
     for sample in scores.samples:
-        np.testing.assert_allclose(
-            sample.values, [expected[sample.measure][query] for query in scores.units], rtol=1e-9
-        )
+        theirs = [expected[sample.measure, query] for query in scores.units]
+        np.testing.assert_allclose(sample.values, theirs, rtol=1e-9)
 
 
 def test_queries_without_a_result_count_as_zero_and_what_is_left_out_is_counted() -> None:
@@ -227,21 +201,18 @@ def test_a_run_is_compared_with_kept_scores_of_the_task_that_it_is_named_for(
 def test_settings_without_effect_are_refused(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
     first, second, qrels = judged
     a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
-    with pytest.raises(ConfigError, match="qrels must name the judgements"):
-        compared(first, second)
-    with pytest.raises(ConfigError, match="qrels must be left out"):
-        compared(a, b, qrels=qrels)
-    with pytest.raises(ConfigError, match=r"measure\.ties has no effect on saved scores"):
-        compared(a, b, ties="trec_eval")
-    with pytest.raises(ConfigError, match="the two must differ, got .*a twice"):
-        compared(a, tmp_path / "b" / ".." / "a")
+    for pair, options, told in (
+        ((first, second), {}, "qrels must name the judgements"),
+        ((a, b), {"qrels": qrels}, "qrels must be left out"),
+        ((a, b), {"ties": "trec_eval"}, r"measure\.ties has no effect on saved scores"),
+        ((a, tmp_path / "b" / ".." / "a"), {}, "the two must differ, got .*a twice"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            compared(*pair, **options)
 
 
-TIED = {
-    "q1": {"d1": 1.0, "d2": 1.0, "d10": 1.0, "e": 0.5},
-    "q2": {"d1": 2.0, "d2": 1.0},
-    "q3": {"d1": 1.0, "d2": 1.0},
-}
+TIED = {"q1": {"d1": 1.0, "d2": 1.0, "d10": 1.0, "e": 0.5}}
+TIED |= {"q2": {"d1": 2.0, "d2": 1.0}, "q3": {"d1": 1.0, "d2": 1.0}}
 GRADES = {"q1": {"d2": 1}, "q2": {"d1": 1}, "q3": {"d1": 1}}
 
 
@@ -252,9 +223,8 @@ def test_ties_are_counted_and_the_order_of_relevant_documents_is_told() -> None:
     ours = scores_of_run(TIED, GRADES, ("RR",), task="t")
     assert ours.samples[0].values.tolist() == pytest.approx([1 / 3, 1, 1 / 2])
     told = "5 documents, in 2 of the queries, have the same score as another document of the query: "
-    assert ours.notes[0].startswith(
-        f"{told}relevant documents are ranked last among equals; measure.ties = trec_eval"
-    )
+    last = "relevant documents are ranked last among equals; measure.ties = trec_eval"
+    assert ours.notes[0].startswith(f"{told}{last}")
     theirs = scores_of_run(TIED, GRADES, ("RR",), task="t", ties="trec_eval")
     assert theirs.samples[0].values.tolist() == pytest.approx([1, 1, 1 / 2])
     assert theirs.notes == (f"{told}they are ranked in trec_eval's order, by descending document id",)
@@ -269,9 +239,9 @@ def test_the_order_of_trec_eval_gives_the_values_of_pytrec_eval() -> None:
         f"q{query}": {one: rng.integers(0, 4) + rng.choice([0.0, 1e-12]) for one in rng.permutation(ids)}
         for query in range(20)
     }
-    qrels = {
-        query: {one: int(rng.integers(0, 3)) for one in rng.choice(ids, 12, replace=False)} for query in run
-    }
+    qrels = {}
+    for query in run:
+        qrels[query] = {one: int(rng.integers(0, 3)) for one in rng.choice(ids, 12, replace=False)}
     found = scores_of_run(run, qrels, ("nDCG@10", "AP", "RR", "P@5"), task="t", ties="trec_eval")
     peer = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "map", "recip_rank", "P.5"}).evaluate(run)
     for sample, name in zip(found.samples, ("ndcg_cut_10", "map", "recip_rank", "P_5"), strict=True):

@@ -13,7 +13,7 @@ from adiabat.results.suite_result import SuiteResult
 from adiabat.results.verdict import Reason
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.ranking_measures import improvement
-from adiabat.stats.samples import Sample, TrainingOverlap
+from adiabat.stats.samples import Sample, TaskScores, TrainingOverlap
 from adiabat.stats.significance import benjamini_hochberg
 from tests.evaluation.scored import gridded, model, ranked
 
@@ -35,30 +35,20 @@ def test_each_model_is_compared_with_the_best_of_the_task() -> None:
 
 
 def test_a_lower_discrepancy_is_the_better_one() -> None:
-    def pnd(values: list[float]) -> ModelScores:
-        scores = ranked(values)
-        return model(
-            str(np.mean(values)),
-            type(scores)(scores.task, "triplets", "query", scores.units, [_lower(values)]),
-        )
-
-    findings = found(pnd(HIGH), pnd(LOW))
-    assert findings.pairings[0].against == str(np.mean(LOW))
+    models = []
+    for name, values in (("high", HIGH), ("low", LOW)):
+        lower = Sample("PND", np.array(values), "cosine", lower_is_better=True)
+        models.append(model(name, replace(ranked(values), kind="triplets", samples=[lower])))
+    findings = found(*models)
+    assert findings.pairings[0].against == "low"
     assert findings.tasks[0].lower_is_better
 
 
-def _lower(values: list[float]) -> Sample:
-    return Sample("PND", np.array(values), "cosine", lower_is_better=True)
-
-
 def test_with_a_baseline_every_other_model_is_compared_with_it() -> None:
-    findings = found(
-        model("a", ranked(MIDDLE)), model("b", ranked(HIGH)), model("c", ranked(LOW)), baseline="a"
-    )
-    assert [(one.model, one.against, one.change.verdict) for one in findings.pairings] == [
-        ("b", "a", "better"),
-        ("c", "a", "worse"),
-    ]
+    sides = zip("abc", (MIDDLE, HIGH, LOW), strict=True)
+    findings = found(*(model(name, ranked(values)) for name, values in sides), baseline="a")
+    verdicts = {(one.model, one.against): one.change.verdict for one in findings.pairings}
+    assert verdicts == {("b", "a"): "better", ("c", "a"): "worse"}
 
 
 def test_a_pairing_is_what_two_samples_alone_would_give() -> None:
@@ -75,17 +65,11 @@ def test_the_correction_is_over_all_tasks() -> None:
     generator = np.random.default_rng(0)
     base = generator.random(40)
     shifts = [0.0, 0.02, 0.045, 0.06, 0.2, 0.0, 0.01, 0.03]
-    models = [
-        model(
-            name,
-            *(
-                ranked((base + on * (shift + generator.normal(0, 0.15, 40))).tolist(), task=f"t{k}")
-                for k, shift in enumerate(shifts)
-            ),
-        )
-        for name, on in (("a", 0.0), ("b", 1.0))
-    ]
-    pairings = found(*models, baseline="a").pairings
+    before, after = [], []
+    for number, shift in enumerate(shifts):
+        before.append(ranked(base.tolist(), task=f"t{number}"))
+        after.append(ranked((base + shift + generator.normal(0, 0.15, 40)).tolist(), task=f"t{number}"))
+    pairings = found(model("a", *before), model("b", *after), baseline="a").pairings
     p_values = np.array([one.change.p for one in pairings], dtype=np.float64)
     held = benjamini_hochberg(p_values)
     assert [one.significant for one in pairings] == held.tolist()
@@ -104,9 +88,7 @@ def test_a_best_model_that_was_trained_on_many_units_is_tested_as_strictly_as_an
         base = generator.uniform(0.3, 0.7, 60)
         sides = (base + 0.04, base + generator.normal(0, 0.1, 60), base - 0.2, base - 0.21, base - 0.22)
         scores = [replace(ranked(values.tolist()), trained=overlap) for values in sides]
-        findings = found(
-            *(model(name, each) for name, each in zip("abcde", scores, strict=True)), resamples=300
-        )
+        findings = found(*map(model, "abcde", scores), resamples=300)
         assert {score.is_proof for score in findings.scores} == {False}
         near = next(one for one in findings.pairings if {one.model, one.against} == {"a", "b"})
         assert near.change.p is not None
@@ -119,16 +101,12 @@ def test_a_best_model_that_was_trained_on_many_units_is_tested_as_strictly_as_an
 
 
 def test_a_model_that_cannot_do_a_task_is_left_out_of_it() -> None:
-    findings = found(
-        model("a", ranked(LOW), ranked(HIGH, task="more")), model("bm25", ranked(HIGH, similarity="bm25"))
-    )
+    both = model("a", ranked(LOW), ranked(HIGH, task="more"))
+    findings = found(both, model("bm25", ranked(HIGH, similarity="bm25")))
     assert [task.name for task in findings.tasks] == ["asked", "more"]
     assert [(one.task, one.model) for one in findings.pairings] == [("asked", "a")]
-    assert {(one.task, one.model) for one in findings.scores} == {
-        ("asked", "a"),
-        ("asked", "bm25"),
-        ("more", "a"),
-    }
+    scored = {(one.task, one.model) for one in findings.scores}
+    assert scored == {("asked", "a"), ("asked", "bm25"), ("more", "a")}
 
 
 @pytest.mark.parametrize(
@@ -141,11 +119,9 @@ def test_a_model_that_cannot_do_a_task_is_left_out_of_it() -> None:
     ],
 )
 def test_models_of_other_units_are_refused_with_their_number(units: list[str], told: str) -> None:
+    other = ranked([0.1, 0.2, 0.3, 0.4][: len(units)], units=units)
     with pytest.raises(DataError, match=f"{told};"):
-        found(
-            model("a", ranked([0.1, 0.2, 0.3])),
-            model("b", ranked([0.1, 0.2, 0.3, 0.4][: len(units)], units=units)),
-        )
+        found(model("a", ranked([0.1, 0.2, 0.3])), model("b", other))
 
 
 def test_runs_of_several_seeds_count_by_their_mean() -> None:
@@ -154,23 +130,16 @@ def test_runs_of_several_seeds_count_by_their_mean() -> None:
     change = findings.pairings[0].change
     assert change.after == pytest.approx(np.mean([MIDDLE, HIGH, LOW]))
     assert change.test == "t test"
-    low, high = change.difference_interval or (0.0, 0.0)
-    alone = found(
-        model("a", ranked(LOW)),
-        model("b", ranked(np.mean([MIDDLE, HIGH, LOW], axis=0).tolist())),
-        baseline="a",
-    )
-    narrow = alone.pairings[0].change.difference_interval or (0.0, 0.0)
+    means = ranked(np.mean([MIDDLE, HIGH, LOW], axis=0).tolist())
+    alone = found(model("a", ranked(LOW)), model("b", means), baseline="a").pairings[0].change
     # Seeds differ a great deal here, and three of them leave much open.
-    assert high - low > 2 * (narrow[1] - narrow[0])
+    assert np.ptp(change.difference_interval) > 2 * np.ptp(alone.difference_interval)
 
 
 def test_units_are_shown_where_models_differ_most() -> None:
     findings = found(model("a", ranked([0.5, 0.5, 0.5])), model("b", ranked([0.5, 0.9, 0.2])))
-    assert [(unit.unit, unit.values) for unit in findings.units] == [
-        ("q1", {"a": 0.5, "b": 0.9}),
-        ("q2", {"a": 0.5, "b": 0.2}),
-    ]
+    shown = {unit.unit: unit.values for unit in findings.units}
+    assert list(shown.items()) == [("q1", {"a": 0.5, "b": 0.9}), ("q2", {"a": 0.5, "b": 0.2})]
     assert findings.units[0].text == "text of q1"
 
 
@@ -189,34 +158,28 @@ def test_a_grid_is_compared_cell_by_cell() -> None:
 
 def test_a_note_that_all_models_have_is_the_tasks() -> None:
     one, other = ranked([0.1, 0.2]), ranked([0.3, 0.2])
-    notes = [
-        type(one)(s.task, s.kind, s.unit, s.units, s.samples, notes=("common", own))
-        for s, own in ((one, "a"), (other, "b"))
-    ]
-    assert found(model("a", notes[0]), model("b", notes[1])).tasks[0].notes == ["common", "a: a", "b: b"]
-    assert found(model("a", notes[0]), model("b", one), model("c", notes[0])).tasks[0].notes == [
-        "a, c: common",
-        "a, c: a",
-    ]
+    noted, other = replace(one, notes=("common", "a")), replace(other, notes=("common", "b"))
+    assert found(model("a", noted), model("b", other)).tasks[0].notes == ["common", "a: a", "b: b"]
+    three = found(model("a", noted), model("b", one), model("c", noted))
+    assert three.tasks[0].notes == ["a, c: common", "a, c: a"]
 
 
 def test_figures_of_single_models_are_told_in_the_mean_over_runs() -> None:
     one, other = (replace(ranked([0.1, 0.2]), facts={"unknown words": count}) for count in (3.0, 4.0))
     facts = found(model("a", ranked([0.3, 0.3])), model("b", runs=[[one], [other]])).facts
-    assert [(fact.model, fact.task, fact.name, fact.value) for fact in facts] == [
-        ("b", "asked", "unknown words", 3.5)
-    ]
+    told = [(fact.model, fact.task, fact.name, fact.value) for fact in facts]
+    assert told == [("b", "asked", "unknown words", 3.5)]
+
+
+NDCG = ranked([0.1, 0.2]).samples[0]
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"texts": ["text of q0", "other"]}, "b has other texts under the same ids"),
-        (
-            {"samples": [Sample("nDCG@10", np.array([0.1, 0.2]), "cosine", np.array([1.0, 2.0]))]},
-            "b has other judgements of the same units",
-        ),
-        ({"samples": [Sample("RR", np.array([0.1, 0.2]), "cosine")]}, "b is judged by RR, not by nDCG@10"),
+        ({"samples": [replace(NDCG, reference=np.ones(2))]}, "b has other judgements of the same units"),
+        ({"samples": [replace(NDCG, measure="RR")]}, "b is judged by RR, not by nDCG@10"),
         ({"grids": gridded(np.ones((2, 2, 2))).grids}, "b has a grid of other languages: de, en, not none"),
     ],
 )
@@ -236,7 +199,7 @@ def test_a_grid_by_another_similarity_too_is_compared_by_the_one_that_both_have(
 
 def test_runs_with_unlike_measures_are_not_averaged() -> None:
     one = ranked([0.1, 0.2])
-    more = replace(one, samples=[*one.samples, Sample("RR", np.array([0.1, 0.2]), "cosine")])
+    more = replace(one, samples=[NDCG, replace(NDCG, measure="RR")])
     with pytest.raises(DataError, match="b has runs with unlike measures"):
         found(model("a", one), model("b", runs=[[one], [more]]))
 
@@ -249,9 +212,8 @@ def test_half_a_character_that_a_file_could_not_keep_makes_no_other_text() -> No
 def test_of_models_equal_but_for_rounding_the_first_is_the_reference() -> None:
     values = [0.1, 0.2, 0.3, 0.6, 0.7]
     higher = [*values[:-1], np.nextafter(0.7, 1.0)]
-    assert [
-        one.against for one in found(model("a", ranked(values)), model("b", ranked(higher))).pairings
-    ] == ["a"]
+    (pairing,) = found(model("a", ranked(values)), model("b", ranked(higher))).pairings
+    assert pairing.against == "a"
 
 
 def test_a_best_model_that_was_chosen_among_equals_is_seldom_called_better() -> None:
@@ -266,21 +228,17 @@ def test_a_best_model_that_was_chosen_among_equals_is_seldom_called_better() -> 
 
 def test_cells_of_models_with_several_runs_have_values_and_changes_and_are_undecided() -> None:
     cells = np.random.default_rng(3).random((2, 2, 40))
-    findings = found(
-        model("a", gridded(cells)), model("b", runs=[[gridded(cells)], [gridded(cells * 0.5)]]), baseline="a"
-    )
-    assert [(grid.model, grid.against, grid.grid.verdicts) for grid in findings.grids] == [
-        ("a", None, None),
-        ("b", "a", [["undecided"] * 2] * 2),
-    ]
-    assert findings.grids[1].grid.reasons == [Reason.CELLS_OVER_RUNS]
-    np.testing.assert_allclose(findings.grids[1].grid.after, cells.mean(axis=2) * 0.75, rtol=1e-6)
-    np.testing.assert_allclose(findings.grids[1].grid.before, cells.mean(axis=2), rtol=1e-6)
+    runs = [[gridded(cells)], [gridded(cells * 0.5)]]
+    alone, beside = found(model("a", gridded(cells)), model("b", runs=runs), baseline="a").grids
+    assert (alone.model, alone.against, alone.grid.verdicts) == ("a", None, None)
+    assert (beside.model, beside.against, beside.grid.verdicts) == ("b", "a", [["undecided"] * 2] * 2)
+    assert beside.grid.reasons == [Reason.CELLS_OVER_RUNS]
+    np.testing.assert_allclose(beside.grid.after, cells.mean(axis=2) * 0.75, rtol=1e-6)
+    np.testing.assert_allclose(beside.grid.before, cells.mean(axis=2), rtol=1e-6)
 
 
 def test_pseudo_values_are_not_shown_as_if_they_were_scores_of_units() -> None:
-    one, other = (
-        replace(ranked(v), samples=[replace(ranked(v).samples[0], pseudo_values=True)])
-        for v in ([0.5, 0.5], [0.5, 0.9])
-    )
-    assert not found(model("a", one), model("b", other)).units
+    def pseudo(*values: float) -> TaskScores:
+        return replace(ranked(values), samples=[replace(ranked(values).samples[0], pseudo_values=True)])
+
+    assert not found(model("a", pseudo(0.5, 0.5)), model("b", pseudo(0.5, 0.9))).units

@@ -37,13 +37,8 @@ def drawn(seed: int) -> tuple[np.ndarray, list[list[int]], list[list[int]], list
     positives = [order[:cut] for order, cut in zip(orders, cuts, strict=True)]
     grades = [generator.integers(1, 4, len(one)).tolist() for one in positives]
     negatives = [order[cut : cut + 4] for order, cut in zip(orders, cuts, strict=True)]
-    return (
-        table,
-        positives,
-        grades,
-        negatives,
-        [order[-1:] if number % 3 else [] for number, order in enumerate(orders)],
-    )
+    aside = [order[-1:] if number % 3 else [] for number, order in enumerate(orders)]
+    return table, positives, grades, negatives, aside
 
 
 def by_sorting(
@@ -53,29 +48,35 @@ def by_sorting(
     grade_of = dict(zip(positives, grades, strict=True))
     order = sorted([*positives, *others], key=lambda document: (-row[document], grade_of.get(document, 0)))
     wrong = sum(row[other] >= row[positive] for positive in positives for other in others)
-    return (
-        sorted(order.index(positive) for positive in positives),
-        wrong,
-        sum(row[document] >= least for document in order),
-    )
+    places = sorted(order.index(positive) for positive in positives)
+    return places, wrong, sum(row[document] >= least for document in order)
 
 
 def check(found: PositiveRanks, number: int, expected: tuple[list[int], int, int], pairs: int) -> None:
     places, wrong, length = expected
     assert sorted(found.ranks[number].tolist()) == places
-    assert (found.counts.errors[number], found.counts.pairs[number], found.retrieved[number]) == (
-        wrong,
-        pairs,
-        length,
-    )
+    counts = found.counts
+    assert (counts.errors[number], counts.pairs[number], found.retrieved[number]) == (wrong, pairs, length)
 
 
-@pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
-@pytest.mark.parametrize("seed", range(3))
-def test_standings_in_a_store_are_those_of_sorting(
-    seed: int, least: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def same_counts(one: PositiveRanks, other: PositiveRanks) -> None:
+    assert one.retrieved.tolist() == other.retrieved.tolist()
+    assert one.counts.errors.tolist() == other.counts.errors.tolist()
+    assert one.counts.pairs.tolist() == other.counts.pairs.tolist()
+
+
+@pytest.fixture(autouse=True)
+def _blocks_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two full blocks and a rest of six."""
     monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
+
+
+every_least = pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
+
+
+@every_least
+@pytest.mark.parametrize("seed", range(3))
+def test_standings_in_a_store_are_those_of_sorting(seed: int, least: float) -> None:
     table, positives, grades, _, aside = drawn(seed)
     ranker = GivenRanker(table, least)
     assert isinstance(ranker, Ranker)
@@ -86,27 +87,21 @@ def test_standings_in_a_store_are_those_of_sorting(
         check(found, number, expected, len(near) * len(others))
 
 
-@pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
-def test_documents_judged_not_relevant_have_their_ranks_and_change_no_other(
-    least: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@every_least
+def test_documents_judged_not_relevant_have_their_ranks_and_change_no_other(least: float) -> None:
     """The judged documents of a query, some of which are left out, by sorting: unjudged ones first where
     scores tie.
     """
-    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, negatives, aside = drawn(4)
     data = replace(asked(positives, grades=grades, negatives=negatives), is_judged=True)
     ranker = GivenRanker(table, least)
     plain, found = (
         rank_in_store(ranker, data, Ragged.of(aside), SILENT, judged=judged) for judged in (False, True)
     )
-    assert found.retrieved.tolist() == plain.retrieved.tolist()
-    assert found.counts.errors.tolist() == plain.counts.errors.tolist()
-    assert found.counts.pairs.tolist() == plain.counts.pairs.tolist()
+    same_counts(found, plain)
     for number, near in enumerate(positives):
-        judged = dict(zip(near, grades[number], strict=True)) | {
-            row: 0 for row in negatives[number] if row not in aside[number]
-        }
+        judged = dict.fromkeys(set(negatives[number]) - set(aside[number]), 0)
+        judged |= zip(near, grades[number], strict=True)
         rows = [row for row in range(DOCUMENTS) if row not in aside[number]]
         order = sorted(rows, key=lambda row: (-table[number][row], judged.get(row, -1)))
         assert sorted(found.ranks[number][: len(near)].tolist()) == sorted(plain.ranks[number].tolist())
@@ -114,31 +109,23 @@ def test_documents_judged_not_relevant_have_their_ranks_and_change_no_other(
         assert found.grades[number].tolist() == [*grades[number], *[0] * (len(judged) - len(near))]
 
 
-@pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
+@every_least
 @pytest.mark.parametrize("judged", [False, True])
-def test_removed_documents_are_those_of_a_smaller_collection(
-    judged: bool, least: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removed_documents_are_those_of_a_smaller_collection(judged: bool, least: float) -> None:
     """Against a table without their columns, and by sorting what stood above the first relevant document."""
-    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, negatives, aside = drawn(5)
     table, removed = np.concatenate([table, table[:, :3] + 1], axis=1), np.arange(DOCUMENTS, DOCUMENTS + 3)
     aside = [[*rows, DOCUMENTS] if number % 2 else rows for number, rows in enumerate(aside)]
     data = replace(asked(positives, grades=grades, negatives=negatives), is_judged=True)
-    found = rank_in_store(
-        GivenRanker(table, least), data, Ragged.of(aside), SILENT, judged=judged, removed=removed
-    )
+    ranker = GivenRanker(table, least)
+    found = rank_in_store(ranker, data, Ragged.of(aside), SILENT, judged=judged, removed=removed)
     left = Ragged.of([row for row in rows if row < DOCUMENTS] for rows in aside)
     alone = rank_in_store(GivenRanker(table[:, :DOCUMENTS], least), data, left, SILENT, judged=judged)
     assert found.ranks.values.tolist() == alone.ranks.values.tolist()
-    assert found.retrieved.tolist() == alone.retrieved.tolist()
-    assert found.counts.errors.tolist() == alone.counts.errors.tolist()
-    assert found.counts.pairs.tolist() == alone.counts.pairs.tolist()
-    best = [max(table[number][rows]) for number, rows in enumerate(positives)]
-    above = [
-        any(table[number][row] >= best[number] for row in removed if row not in aside[number])
-        for number in range(QUERIES)
-    ]
+    same_counts(found, alone)
+    above = []
+    for row, near, out in zip(table, positives, aside, strict=True):
+        above.append(any(row[document] >= max(row[near]) for document in removed if document not in out))
     assert alone.above is None
     assert found.above is not None
     assert found.above.tolist() == above
@@ -156,31 +143,22 @@ class CountingRanker(GivenRanker):
         return super().count_at_least(queries, thresholds, *more)
 
 
-@pytest.mark.parametrize(
-    ("least", "more"), [(-math.inf, 0), (1.0, 1)], ids=["all are found", "some are found"]
-)
-def test_every_document_is_looked_at_once_for_all_that_is_counted(
-    least: float, more: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
+@every_least
+def test_every_document_is_looked_at_once_for_all_that_is_counted(least: float) -> None:
     table, positives, grades, _, aside = drawn(2)
     ranker = CountingRanker(table, least)
     rank_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
-    widest = [max(map(len, positives[start : start + 17])) for start in (0, 17, 34)]
-    assert ranker.passes == [
-        (queries, wide + more) for queries, wide in zip((17, 17, 6), widest, strict=True)
-    ]
+    # A threshold more counts what is found at all.
+    more = int(least > -math.inf)
+    widest = [max(map(len, positives[start : start + 17])) + more for start in (0, 17, 34)]
+    assert ranker.passes == list(zip((17, 17, 6), widest, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_standings_in_lists_are_those_of_sorting_whatever_a_candidate_scores(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
+def test_standings_in_lists_are_those_of_sorting_whatever_a_candidate_scores(seed: int) -> None:
     table, positives, grades, negatives, _ = drawn(seed)
-    found = rank_in_lists(
-        GivenRanker(table, min_score=1.0), asked(positives, grades=grades, negatives=negatives), SILENT
-    )
+    data = asked(positives, grades=grades, negatives=negatives)
+    found = rank_in_lists(GivenRanker(table, min_score=1.0), data, SILENT)
     for number, near in enumerate(positives):
         expected = by_sorting(table[number], near, grades[number], negatives[number], least=-math.inf)
         check(found, number, expected, len(near) * len(negatives[number]))

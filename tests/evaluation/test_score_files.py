@@ -32,40 +32,20 @@ def everything() -> TaskScores:
     generator = np.random.default_rng(0)
     values = generator.random((2, 3, 4)).astype(np.float32)
     errors = np.arange(6).reshape(2, 3)
+    pairs, counted = np.array([3.0, 4.0, 5.0, 6.0]), {"lower_is_better": True, "proportion": True}
+    groups = np.array([0, 0, 1, 1])
     samples = [
-        Sample(
-            "PND pooled",
-            np.array([1.0, 2.0, 0.0, 4.0]),
-            "cosine",
-            np.array([3.0, 4.0, 5.0, 6.0]),
-            lower_is_better=True,
-            proportion=True,
-        ),
-        Sample("PND pooled", np.array([1.0, 2.0, 0.0, 1 / 3]), "distance", np.array([3.0, 4.0, 5.0, 6.0])),
-        Sample(
-            "Spearman", generator.random(4), "dot", generator.random(4), "spearman", np.array([0, 0, 1, 1])
-        ),
+        Sample("PND pooled", np.array([1.0, 2.0, 0.0, 4.0]), "cosine", pairs, **counted),
+        Sample("PND pooled", np.array([1.0, 2.0, 0.0, 1 / 3]), "distance", pairs),
+        Sample("Spearman", generator.random(4), "dot", generator.random(4), "spearman", groups),
         Sample("accuracy", np.array([0.0, 1.0, 1.0, 0.0])),
     ]
-    cells = [
-        GridSample(
-            "entailment-neutral", "cosine", ("en", "de"), ("en", "de", "fr"), values, True, errors, 100
-        ),
-        GridSample("P@1", "cosine", ("en", "de"), ("en", "de", "fr"), values + 1, False),
-    ]
-    texts = ["one", "שתיים", "", "4 | <b>"]
-    return TaskScores(
-        "a task",
-        "nli_grid",
-        "premise",
-        ["1", "2", "3", "4"],
-        samples,
-        texts,
-        7,
-        cells,
-        {"facts": 0.5},
-        ("a note", "מבחן"),
-    )
+    where = ("cosine", ("en", "de"), ("en", "de", "fr"))
+    errors_of = GridSample("entailment-neutral", *where, values, True, errors, 100)
+    cells = [errors_of, GridSample("P@1", *where, values + 1, False)]
+    texts, notes = ["one", "שתיים", "", "4 | <b>"], ("a note", "מבחן")
+    about = ("a task", "nli_grid", "premise", ["1", "2", "3", "4"])
+    return TaskScores(*about, samples, texts, 7, cells, {"facts": 0.5}, notes)
 
 
 def assert_equal(one: Any, other: Any) -> None:
@@ -83,9 +63,10 @@ def assert_equal(one: Any, other: Any) -> None:
         assert (list(one) == list(other)) if isinstance(one, list | tuple) else one == other
 
 
-@pytest.mark.parametrize(
-    "scores", [everything(), ranked([0.1, 1 / 3]), gridded(np.ones((2, 2, 3)))], ids=["all", "ranked", "grid"]
-)
+GRID = gridded(np.ones((2, 2, 3)))
+
+
+@pytest.mark.parametrize("scores", [everything(), ranked([0.1, 1 / 3]), GRID], ids=["all", "ranked", "grid"])
 def test_scores_come_back_as_they_went(tmp_path: Path, scores: TaskScores) -> None:
     path = tmp_path / "deep" / "scores.parquet"
     write_scores(scores, path, key="abc", about={"model": "m", "seconds": 1.5})
@@ -131,7 +112,32 @@ def written_again(path: Path, name: str, values: Any) -> None:
 
 
 UNDAMAGED = r"s\.parquet must be undamaged, got .*; evaluate again"
-UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
+OURS = {"measure": "nDCG@10", "similarity": "cosine"}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "says"),
+    [
+        ("text", ["a", None], "hold texts, got nothing in 1 of 2 rows"),
+        ("text", [None, None], "hold texts, got null"),
+        ("text", [1, 2], "hold texts, got int64"),
+        ("unit", ["a", None], "hold texts, got nothing in 1 of 2 rows"),
+        ("unit", [1.0, 2.0], "hold texts, got double"),
+        ("unit", ["a", "a"], "name each unit once, got 'a' again"),
+        ("nDCG@10 by cosine", [0.1, None], "hold numbers, got nothing in 1 of 2 rows"),
+        ("nDCG@10 by cosine", ["a", "b"], "hold numbers, got string"),
+        ("nDCG@10 by cosine", [True, False], "hold numbers, got bool"),
+        ("cluster", [0.0, 1.5], "hold whole numbers, got double"),
+    ],
+)
+def test_a_column_of_other_values_is_refused_by_its_name(
+    tmp_path: Path, name: str, values: list[object], says: str
+) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2]), path, key="", about={})
+    written_again(path, name, values)
+    with pytest.raises(DataError, match=f'the column "{name}" must {says}'):
+        read_scores(path)
 
 
 @pytest.mark.parametrize(
@@ -146,41 +152,15 @@ UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
         *((partial(truncated, share=share), UNDAMAGED) for share in (0.0, 0.5, 0.9)),
         (without_values, UNDAMAGED),
         *(
-            (partial(written_again, name=name, values=values), says)
-            for name, values, says in (
-                ("text", ["a", None], 'the column "text" must hold texts, got nothing in 1 of 2 rows'),
-                ("text", [None, None], 'the column "text" must hold texts, got null'),
-                ("text", [1, 2], 'the column "text" must hold texts, got int64'),
-                ("unit", ["a", None], 'the column "unit" must hold texts, got nothing in 1 of 2 rows'),
-                ("unit", [1.0, 2.0], 'the column "unit" must hold texts, got double'),
-                ("unit", ["a", "a"], "the column \"unit\" must name each unit once, got 'a' again"),
-                (
-                    "nDCG@10 by cosine",
-                    [0.1, None],
-                    'the column "nDCG@10 by cosine" must hold numbers, got nothing in 1 of 2 rows',
-                ),
-                (
-                    "nDCG@10 by cosine",
-                    ["a", "b"],
-                    'the column "nDCG@10 by cosine" must hold numbers, got string',
-                ),
-                (
-                    "nDCG@10 by cosine",
-                    [True, False],
-                    'the column "nDCG@10 by cosine" must hold numbers, got bool',
-                ),
-                ("cluster", [0.0, 1.5], 'the column "cluster" must hold whole numbers, got double'),
-            )
+            (partial(recorded, change=change), UNDAMAGED)
+            for change in ({"about": None}, {"key": 3}, {"units": 5})
         ),
         *(
-            (partial(recorded, change=change), UNDAMAGED)
-            for change in ({"about": None}, {"key": 3}, {"samples": []}, {"units": 5}, {"samples": [UNKNOWN]})
+            (partial(recorded, change={"samples": of}), UNDAMAGED)
+            for of in ([], [{**OURS, "statistic": "zzz"}])
         ),
         (
-            partial(
-                recorded,
-                change={"samples": [{"measure": "nDCG@10", "similarity": "cosine", "proportion": "no"}]},
-            ),
+            partial(recorded, change={"samples": [{**OURS, "proportion": "no"}]}),
             r"samples\.0\.proportion must be true or false, got 'no'",
         ),
     ],
@@ -214,10 +194,8 @@ def test_every_flipped_byte_is_refused_by_name_or_changes_nothing(tmp_path: Path
 def test_files_are_found_sorted_without_those_half_written(tmp_path: Path) -> None:
     for name in ("b/run-1/x", "a/y", "a/.z.parquet.77"):
         write_scores(ranked([0.1]), tmp_path / f"{name}.parquet", key="", about={})
-    assert [str(path.relative_to(tmp_path)) for path in score_files(tmp_path)] == [
-        "a/y.parquet",
-        "b/run-1/x.parquet",
-    ]
+    found = [str(path.relative_to(tmp_path)) for path in score_files(tmp_path)]
+    assert found == ["a/y.parquet", "b/run-1/x.parquet"]
 
 
 def test_folders_have_one_name_in_any_order() -> None:
@@ -249,34 +227,31 @@ def test_scores_of_an_evaluation_are_back_where_its_result_could_not_be_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json", "scores"]
 
 
-def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
+def test_scores_of_an_evaluation_that_was_killed_before_its_result_are_replaced(tmp_path: Path) -> None:
     refuse_foreign_scores(tmp_path)
-    (tmp_path / "scores").mkdir()
-    (tmp_path / "scores" / "exam.csv").write_text("mine")
-    with pytest.raises(
-        JobError, match=r"must hold no scores except those of an earlier evaluation, got .*exam\.csv"
-    ):
-        refuse_foreign_scores(tmp_path)
-
-
-def test_scores_of_an_evaluation_that_was_killed_before_its_result_are_replaced_and_those_of_a_suite_are_not(
-    tmp_path: Path,
-) -> None:
     for side in ("model", "model/run 1", "baseline"):
         write_scores(ranked([0.1]), tmp_path / "scores" / side / "asked.parquet", key="", about={})
     refuse_foreign_scores(tmp_path)
-    # A suite may have a model of that name.
-    write_scores(ranked([0.1]), tmp_path / "scores" / "model" / "listed.parquet", key="0123", about={})
-    with pytest.raises(
-        JobError, match=r"must hold no scores except those of an earlier evaluation, got .*listed\.parquet"
-    ):
-        refuse_foreign_scores(tmp_path)
 
 
-def test_a_file_of_another_program_is_not_taken_for_scores_of_a_killed_evaluation(tmp_path: Path) -> None:
-    (tmp_path / "scores" / "model").mkdir(parents=True)
-    (tmp_path / "scores" / "model" / "exam.parquet").write_text("not a table", encoding="utf-8")
-    with pytest.raises(
-        JobError, match=r"must hold no scores except those of an earlier evaluation, got .*exam\.parquet"
-    ):
+def not_a_table(path: Path) -> None:
+    path.write_text("mine", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("exam.csv", not_a_table),
+        ("model/exam.parquet", not_a_table),
+        # A suite may have a model of that name.
+        ("model/listed.parquet", partial(write_scores, ranked([0.1]), key="0123", about={})),
+    ],
+    ids=["another file", "no table", "of a suite"],
+)
+def test_files_of_others_are_not_replaced(tmp_path: Path, name: str, write: Callable[[Path], object]) -> None:
+    path = tmp_path / "scores" / name
+    path.parent.mkdir(parents=True)
+    write(path)
+    told = f"must hold no scores except those of an earlier evaluation, got .*{path.name}"
+    with pytest.raises(JobError, match=told):
         refuse_foreign_scores(tmp_path)
