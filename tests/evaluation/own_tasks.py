@@ -17,31 +17,24 @@ from mteb.abstasks import (
 from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
 from mteb.abstasks.task_metadata import TaskMetadata
 
-WORDS = (
-    "bread",
-    "river",
-    "engine",
-    "violin",
-    "glacier",
-    "ledger",
-    "pepper",
-    "harbour",
-    "orbit",
-    "quilt",
-    "saddle",
-    "thunder",
+WORDS = tuple(
+    [
+        "bread",
+        "river",
+        "engine",
+        "violin",
+        "glacier",
+        "ledger",
+        "pepper",
+        "harbour",
+        "orbit",
+        "quilt",
+        "saddle",
+        "thunder",
+    ]
 )
-UNSTATED = (
-    "reference",
-    "date",
-    "domains",
-    "task_subtypes",
-    "license",
-    "annotations_creators",
-    "dialect",
-    "sample_creation",
-)
-UNSTATED += ("bibtex_citation",)
+UNSTATED = ["reference", "date", "domains", "task_subtypes", "license", "dialect", "bibtex_citation"]
+UNSTATED += ["annotations_creators", "sample_creation"]
 ONE_LANGUAGE = {"default": ["eng-Latn"]}
 
 
@@ -67,10 +60,9 @@ def rows(**columns: Sequence[Any]) -> datasets.Dataset:
 
 def documents(count: int = 40) -> list[tuple[str, str, str]]:
     """Id, title and text; every third has no title, and two have one text."""
-    made = [
-        (f"d{i}", f"on {WORDS[i % 12]}" if i % 3 else "", f"{WORDS[i % 12]} and {WORDS[i * 5 % 12]} {i * i}")
-        for i in range(count)
-    ]
+    titles = [f"on {WORDS[i % 12]}" if i % 3 else "" for i in range(count)]
+    texts = [f"{WORDS[i % 12]} and {WORDS[i * 5 % 12]} {i * i}" for i in range(count)]
+    made = [(f"d{i}", title, text) for i, (title, text) in enumerate(zip(titles, texts, strict=True))]
     return [*made[:-1], (made[-1][0], *made[0][1:])]
 
 
@@ -83,16 +75,13 @@ class Notes(AbsTaskRetrieval):
         texts = {f"q{i}": f"what of {WORDS[i % 12]} {i}?" for i in range(16)}
         grades = {query: {f"d{i}": 2, f"d{i + 12}": 1, f"d{i + 20}": 0} for i, query in enumerate(texts)}
         ids, titles, bodies = zip(*corpus, strict=True)
-        self.dataset = {
-            "default": {
-                "test": {
-                    "corpus": rows(id=ids, title=titles, text=bodies),
-                    "queries": rows(id=list(texts), text=list(texts.values())),
-                    "relevant_docs": grades,
-                    "top_ranked": self.candidates,
-                }
-            }
+        data = {
+            "corpus": rows(id=ids, title=titles, text=bodies),
+            "queries": rows(id=list(texts), text=list(texts.values())),
+            "relevant_docs": grades,
+            "top_ranked": self.candidates,
         }
+        self.dataset = {"default": {"test": data}}
         self.data_loaded = True
 
 
@@ -111,9 +100,7 @@ class WithoutSelf(Notes):
     def load_data(self, *_: Any, **__: Any) -> None:
         super().load_data()
         data = self.dataset["default"]["test"]
-        data["queries"] = rows(
-            id=[f"d{i}" for i in range(16)], text=[text for _, _, text in documents()[:16]]
-        )
+        data["queries"] = rows(id=[f"d{i}" for i in range(16)], text=[text for *_, text in documents()[:16]])
         data["relevant_docs"] = {f"d{i}": {f"d{i + 12}": 1, f"d{i + 24}": 1} for i in range(16)}
 
 
@@ -126,10 +113,8 @@ class Alike(AbsTaskSTS):
 
     @staticmethod
     def pairs(count: int) -> datasets.Dataset:
-        ones, others = (
-            [f"a {WORDS[i % 12]}" for i in range(count)],
-            [f"the {WORDS[i * 7 % 12]} {i}" for i in range(count)],
-        )
+        ones = [f"a {WORDS[i % 12]}" for i in range(count)]
+        others = [f"the {WORDS[i * 7 % 12]} {i}" for i in range(count)]
         return rows(sentence1=ones, sentence2=others, score=[i * 3 % 6 for i in range(count)])
 
 
@@ -141,15 +126,10 @@ class Topics(AbsTaskClassification):
     metadata = about("Topics", "Classification", "accuracy")
 
     def load_data(self, *_: Any, **__: Any) -> None:
-        labelled = {
-            split: [(f"{WORDS[i % 4]} {i + start}", i % 4) for i in range(40)]
-            for split, start in (("train", 0), ("test", 40))
-        }
-        made = {
-            split: rows(text=[text for text, _ in pairs], label=[label for _, label in pairs])
-            for split, pairs in labelled.items()
-        }
-        self.dataset = datasets.DatasetDict(made)
+        self.dataset = datasets.DatasetDict()
+        for split, start in (("train", 0), ("test", 40)):
+            texts = [f"{WORDS[i % 4]} {i + start}" for i in range(40)]
+            self.dataset[split] = rows(text=texts, label=[i % 4 for i in range(40)])
         self.data_loaded = True
 
 
@@ -158,13 +138,8 @@ class Duplicates(AbsTaskPairClassification):
 
     def load_data(self, *_: Any, **__: Any) -> None:
         pairs = Alike.pairs(30)
-        self.dataset = {
-            "test": rows(
-                sentence1=pairs["sentence1"],
-                sentence2=pairs["sentence2"],
-                labels=[i * 3 % 2 for i in range(30)],
-            )
-        }
+        sides = {name: pairs[name] for name in ("sentence1", "sentence2")}
+        self.dataset = {"test": rows(**sides, labels=[i * 3 % 2 for i in range(30)])}
         self.data_loaded = True
 
 
@@ -198,7 +173,6 @@ class Summaries(AbsTaskSummarization):
         machine = [[f"{WORDS[(i + j) % 12]} {j}" for j in range(5)] for i in range(6)]
         people = [[f"{WORDS[i]} {WORDS[i + 1]}"] for i in range(6)]
         grades = [[(i + 2 * j) % 5 for j in range(5)] for i in range(6)]
-        self.dataset = {
-            "test": rows(text=WORDS[:6], human_summaries=people, machine_summaries=machine, relevance=grades)
-        }
+        told = {"human_summaries": people, "machine_summaries": machine, "relevance": grades}
+        self.dataset = {"test": rows(text=WORDS[:6], **told)}
         self.data_loaded = True

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,6 @@ import pytest
 from adiabat.config.shared import MeasureSection
 from adiabat.core.errors import StoreError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.ragged import Ragged
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, ExampleSet
@@ -22,6 +22,7 @@ from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.bm25 import build_bm25
 from tests.evaluation.given_ranker import asked
+from tests.evaluation.scored import sample_of
 from tests.stats.brute_force import errors_and_pairs, rank_measures_by_loops
 
 WORDS = ("river", "stone", "green", "cold", "lamp")
@@ -39,9 +40,7 @@ def system(folder: Path, *, stemmer: str | None = None, prefix: str = "d") -> BM
     return BM25System(index, [f"{prefix}{row}" for row in range(len(TEXTS))])
 
 
-def data(*, negatives: list[list[int]] | None = None) -> AddressedSet:
-    made = asked(POSITIVES, negatives=negatives)
-    return AddressedSet(made.name, made.query_ids, QUERIES, made.positives, made.grades, made.negatives)
+data = partial(asked, POSITIVES, queries=QUERIES)
 
 
 def scored(system: BM25System, data: AddressedSet, watch: Watch = SILENT) -> TaskScores:
@@ -49,7 +48,7 @@ def scored(system: BM25System, data: AddressedSet, watch: Watch = SILENT) -> Tas
 
 
 def values(scores: TaskScores, measure: str) -> np.ndarray:
-    return next(one.values for one in scores.samples if one.measure == measure)
+    return sample_of(scores, measure).values
 
 
 @pytest.mark.parametrize("stemmer", [None, "english"])
@@ -77,9 +76,7 @@ def test_every_figure_is_that_of_loops_over_all_documents(tmp_path: Path, stemme
 
 def test_stems_find_what_whole_words_do_not(tmp_path: Path) -> None:
     rivers = [row for row, text in enumerate(TEXTS) if "river" in text]
-    one = AddressedSet(
-        "set", ["q"], ["rivers"], Ragged.of([rivers]), Ragged.of([[1] * len(rivers)]), Ragged.of([[]])
-    )
+    one = asked([rivers], queries=["rivers"])
     plain, stemmed = (scored(system(tmp_path, stemmer=language), one) for language in (None, "english"))
     assert (values(plain, "AP")[0], values(plain, "PND")[0]) == (0.0, 1.0)
     assert (values(stemmed, "AP")[0], values(stemmed, "PND")[0]) == (pytest.approx(1.0), 0.0)
@@ -98,19 +95,11 @@ def test_listed_candidates_are_all_ranked_whatever_they_score(tmp_path: Path) ->
 
 
 def test_the_document_that_is_the_query_is_left_out_where_the_corpus_says_so(tmp_path: Path) -> None:
-    one = AddressedSet("set", ["d3"], [TEXTS[3]], Ragged.of([[7]]), Ragged.of([[1]]), Ragged.of([[]]))
-    plain = system(tmp_path)
-    reading = replace(
-        plain, read=lambda: iter(Document(f"d{row}", f"Title {text}") for row, text in enumerate(TEXTS))
-    )
-    dropped, kept = scored(reading, one), scored(plain, one)
-    assert [
-        next(s.reference for s in scores.samples if s.measure == "PND pooled").tolist()
-        for scores in (dropped, kept)
-    ] == [
-        [18.0],
-        [19.0],
-    ]
+    one, plain = asked([[7]], ids=["d3"], queries=[TEXTS[3]]), system(tmp_path)
+    documents = [Document(f"d{row}", f"Title {text}") for row, text in enumerate(TEXTS)]
+    dropped, kept = scored(replace(plain, read=lambda: iter(documents)), one), scored(plain, one)
+    pairs = [sample_of(scores, "PND pooled").reference.tolist() for scores in (dropped, kept)]
+    assert pairs == [[18.0], [19.0]]
     row = plain.index.scores(TEXTS[3], TEXTS)
     assert values(dropped, "PND")[0] * 18 == (row >= row[7]).sum() - 1 - int(row[3] >= row[7])
     assert "1 document left out of the ranking of the query that has the same id and text" in dropped.notes
@@ -118,9 +107,8 @@ def test_the_document_that_is_the_query_is_left_out_where_the_corpus_says_so(tmp
 
 
 def test_an_index_of_another_corpus_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        StoreError, match="must be of as many documents as there are ids, got 20 and 1; build the index again"
-    ):
+    told = "must be of as many documents as there are ids, got 20 and 1; build the index again"
+    with pytest.raises(StoreError, match=told):
         BM25System(build_bm25(TEXTS, tmp_path), ["d0"])
 
 
@@ -147,29 +135,20 @@ def test_bm25_on_scifact_is_within_what_was_published(
     row_of = {doc_id: row for row, doc_id in enumerate(ids)}
     found = read_examples(SCIFACT, split="test")
     assert isinstance(found, ExampleSet)
-    asked = AddressedSet(
-        found.name,
-        [one.query_id for one in found.examples],
-        [one.query for one in found.examples],
-        Ragged.of([[row_of[doc_id] for doc_id in one.positives] for one in found.examples]),
-        Ragged.of([one.grades for one in found.examples]),
-        Ragged.of([[]] * len(found)),
+    data = asked(
+        [[row_of[doc_id] for doc_id in one.positives] for one in found.examples],
+        grades=[one.grades for one in found.examples],
+        ids=[one.query_id for one in found.examples],
+        queries=[one.query for one in found.examples],
     )
-    measures = ("nDCG@10", "RR", "AP", "P@1")
-    scores = score_retrieval(
-        BM25System(index, ids), asked, settings=MeasureSection(report=measures, depth=1000)
-    )
+    settings = MeasureSection(report=MEASURES, depth=1000)
+    scores = score_retrieval(BM25System(index, ids), data, settings=settings)
     assert least <= value_of(scores.samples[0])[0] <= most
     # The same from lists of a search, judged by ir-measures document by document.
-    hits = index.search(asked.queries, 1000)
-    run = {
-        query_id: {
-            ids[row]: float(score)
-            for row, score in zip(hits.rows[query], hits.scores[query], strict=True)
-            if row >= 0
-        }
-        for query, query_id in enumerate(asked.query_ids)
-    }
+    hits, run = index.search(data.queries, 1000), {}
+    for query, query_id in enumerate(data.query_ids):
+        pairs = zip(hits.rows[query], hits.scores[query], strict=True)
+        run[query_id] = {ids[row]: float(score) for row, score in pairs if row >= 0}
     qrels = {one.query_id: dict(zip(one.positives, one.grades, strict=True)) for one in found.examples}
-    for name, values in ranking_measures(run, qrels, measures).items():
-        assert np.array_equal(next(one.values for one in scores.samples if one.measure == name), values)
+    for name, by_hand in ranking_measures(run, qrels, MEASURES).items():
+        assert np.array_equal(values(scores, name), by_hand)

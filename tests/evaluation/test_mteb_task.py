@@ -58,13 +58,8 @@ def by_mteb(folder: Path, task: Any) -> float:
     import mteb
     from sentence_transformers import SentenceTransformer
 
-    result = mteb.evaluate(
-        SentenceTransformer(str(folder), device="cpu"),
-        task,
-        cache=None,
-        co2_tracker=False,
-        show_progress_bar=False,
-    )
+    quiet = {"cache": None, "co2_tracker": False, "show_progress_bar": False}
+    result = mteb.evaluate(SentenceTransformer(str(folder), device="cpu"), task, **quiet)
     return float(result.task_results[0].get_score())
 
 
@@ -125,10 +120,8 @@ def test_a_query_is_scored_by_the_formula_and_ties_go_as_mteb_breaks_them(
     scores = score_mteb(tiny_dual(), tasks.Notes())
     ranking = sorted((doc_id for doc_id, _, _ in tasks.documents()), reverse=True)
     for query, value in zip(range(16), scores.samples[0].values, strict=True):
-        grades = {f"d{query}": 2, f"d{query + 12}": 1}
-        gained = sum(
-            grades.get(doc_id, 0) / math.log2(place + 2) for place, doc_id in enumerate(ranking[:10])
-        )
+        found = [{f"d{query}": 2, f"d{query + 12}": 1}.get(doc_id, 0) for doc_id in ranking[:10]]
+        gained = sum(grade / math.log2(place + 2) for place, grade in enumerate(found))
         assert value == pytest.approx(gained / (2 + 1 / math.log2(3)))
     assert scores.samples[0].values.any()
     assert (scores.documents, scores.texts[0], scores.units[0]) == (40, "what of bread 0?", "q0")
@@ -145,11 +138,8 @@ def test_parts_are_groups_whose_mean_is_the_score(tasks: ModuleType) -> None:
 
 def test_data_sets_are_the_units_where_mteb_keeps_too_little(tasks: ModuleType) -> None:
     two, one = score_mteb(tiny_dual(), tasks.Linear()), score_mteb(tiny_dual(), tasks.Summaries())
-    assert (two.unit, two.units, two.samples[0].measure) == (
-        "data set",
-        ["en/test", "de/test"],
-        "cosine_pearson",
-    )
+    assert (two.unit, two.samples[0].measure) == ("data set", "cosine_pearson")
+    assert two.units == ["en/test", "de/test"]
     assert two.notes[-1].endswith("its 2 data sets are the units")
     assert one.notes[-1].endswith("its one data set is the only unit, too few for a test")
     assert one.facts["mteb's cosine_spearman"] == one.samples[0].values[0]
@@ -166,15 +156,15 @@ def test_units_that_do_not_give_mtebs_score_again_are_not_believed(
 
 def test_random_states_are_as_before(tasks: ModuleType) -> None:
     model, task = tiny_dual(), tasks.Topics()  # Making a task seeds them too.
-    random.seed(3)
-    np.random.seed(3)
-    torch.manual_seed(3)
-    wanted = (random.random(), np.random.rand(), torch.rand(1).item())
-    random.seed(3)
-    np.random.seed(3)
-    torch.manual_seed(3)
-    score_mteb(model, task)
-    assert (random.random(), np.random.rand(), torch.rand(1).item()) == wanted
+    drawn = []
+    for measure in (False, True):
+        random.seed(3)
+        np.random.seed(3)
+        torch.manual_seed(3)
+        if measure:
+            score_mteb(model, task)
+        drawn.append((random.random(), np.random.rand(), torch.rand(1).item()))
+    assert drawn[0] == drawn[1]
 
 
 def test_only_the_watch_tells_how_far_it_is(tasks: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
@@ -188,11 +178,8 @@ def test_only_the_watch_tells_how_far_it_is(tasks: ModuleType, capfd: pytest.Cap
 
 
 def test_data_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        DataError,
-        match=r"^STS15: mteb/sts15-sts must be available from the Hugging Face "
-        r"hub or its cache, got: .*HF_HOME\)$",
-    ):
+    told = r"^STS15: mteb/sts15-sts must be available .*, got: .*HF_HOME\)$"
+    with pytest.raises(DataError, match=told):
         score_mteb(tiny_dual(), "STS15")
 
 
@@ -225,40 +212,36 @@ def test_a_hub_that_does_not_answer_is_not_asked_again(
     assert not constants.HF_HUB_OFFLINE
 
 
-def test_mistakes_are_one_line(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_dual()
-    with pytest.raises(
-        ConfigError, match=r"task must be the name of a task of mteb .*, got 'SciFct'; did you mean SciFact\?"
-    ):
-        score_mteb(model, "SciFct")
-    with pytest.raises(ConfigError, match=r"got 'no such thing at all'; mteb.get_tasks\(\) lists them"):
-        score_mteb(model, "no such thing at all")
-    with pytest.raises(ConfigError, match="CIFAR10 must be a task of texts alone, got image; choose another"):
-        score_mteb(model, "CIFAR10")
-    with pytest.raises(
-        ConfigError,
-        match="CQADupstackRetrieval must be a single task, got an aggregate; name its parts: CQADupstack",
-    ):
-        score_mteb(model, "CQADupstackRetrieval")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("SciFct", r"task must be the name of a task of mteb .*, got 'SciFct'; did you mean SciFact\?"),
+        ("no such thing at all", r"got 'no such thing at all'; mteb.get_tasks\(\) lists them"),
+        ("CIFAR10", "CIFAR10 must be a task of texts alone, got image; choose another"),
+        ("CQADupstackRetrieval", "must be a single task, got an aggregate; name its parts: CQADupstack"),
+    ],
+)
+def test_a_name_of_no_single_task_of_texts_is_refused(name: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        score_mteb(tiny_dual(), name)
+
+
+def test_without_mteb_its_tasks_are_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mteb", None)
     with pytest.raises(
-        MissingDependencyError,
-        match=r"a task of mteb needs the package mteb; install it with: pip install 'adiabat\[mteb\]'",
+        MissingDependencyError, match=r"needs the package mteb; .* pip install 'adiabat\[mteb\]'"
     ):
-        score_mteb(model, "SciFact")
+        score_mteb(tiny_dual(), "SciFact")
 
 
 @pytest.mark.filterwarnings("ignore:An input array is constant")
 def test_a_score_that_is_no_number_is_refused(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        MtebEncoder,
-        "encode",
-        lambda self, inputs, **_: np.ones((sum(len(b["text"]) for b in inputs), 4), np.float32),
-    )
-    with pytest.raises(
-        DataError,
-        match="Alike: mteb's cosine_spearman must be a number, got none for 2 data sets: en/test; de/test",
-    ):
+    def ones(self: MtebEncoder, inputs: Any, **_: object) -> np.ndarray:
+        return np.ones((sum(len(batch["text"]) for batch in inputs), 4), np.float32)
+
+    monkeypatch.setattr(MtebEncoder, "encode", ones)
+    told = "Alike: mteb's cosine_spearman must be a number, got none for 2 data sets: en/test; de/test"
+    with pytest.raises(DataError, match=told):
         score_mteb(tiny_dual(), tasks.Alike())
 
 
@@ -279,15 +262,9 @@ def test_vectors_are_compared_by_what_the_model_was_made_for(tasks: ModuleType) 
 
 
 def test_options_that_would_change_embeddings_are_refused(tasks: ModuleType) -> None:
-    metadata, batches = tasks.Notes().metadata, [{"text": tasks.WORDS[:2]}]
-    encoder = MtebEncoder(tiny_dual())
-    usual = {
-        "task_metadata": metadata,
-        "hf_split": "test",
-        "hf_subset": "default",
-        "batch_size": 2,
-        "show_progress_bar": False,
-    }
+    encoder, batches = MtebEncoder(tiny_dual()), [{"text": tasks.WORDS[:2]}]
+    usual = {"task_metadata": tasks.Notes().metadata, "hf_split": "test", "hf_subset": "default"}
+    usual |= {"batch_size": 2, "show_progress_bar": False}
     assert encoder.encode(batches, **usual).shape[0] == 2
     with pytest.raises(TypeError, match="precision"):
         encoder.encode(batches, **usual, precision="int8")
@@ -296,10 +273,8 @@ def test_options_that_would_change_embeddings_are_refused(tasks: ModuleType) -> 
 def test_a_similarity_that_adiabat_does_not_compute_is_refused() -> None:
     model = tiny_dual()
     odd = DualEncoder(model.query, model.document, "m", {"similarity_fn_name": "manhattan"})
-    with pytest.raises(
-        ModelError,
-        match="m: similarity_fn_name in config_sentence_transformers.json must be .*, got manhattan",
-    ):
+    told = "m: similarity_fn_name in config_sentence_transformers.json must be .*, got manhattan"
+    with pytest.raises(ModelError, match=told):
         MtebEncoder(odd)
 
 

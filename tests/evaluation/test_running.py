@@ -1,8 +1,8 @@
 """A suite from its settings to its result: every kind of task, what is kept, and what is never done twice."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +13,7 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError
 from adiabat.core.progress import Watch
 from adiabat.data.corpora import read_corpus
+from adiabat.data.records import Document
 from adiabat.evaluation import suite as running
 from adiabat.evaluation.score_files import read_record, read_scores, score_files
 from adiabat.models.encoder import Encoder
@@ -44,18 +45,10 @@ def test_every_task_is_measured_for_every_model_that_can_do_it(whole: tuple[Suit
         for model in result.models:
             able = model.name != "bm25" or task.kind in ("retrieval", "triplets")
             assert (result.main_score(task.name, model.name) is not None) == able
-    assert {kind: task.measure for kind, task in kinds.items()} == {
-        "retrieval": "nDCG@10",
-        "triplets": "PND",
-        "sts": "Spearman",
-        "words": "Spearman",
-        "pair_classification": "average precision",
-        "bitext": "accuracy",
-        "classification": "accuracy",
-        "clustering": "V-measure",
-        "nli_grid": "PND",
-        "question_grid": "P@1",
-    }
+    ranked = {"retrieval": "nDCG@10", "triplets": "PND", "nli_grid": "PND", "question_grid": "P@1"}
+    paired = {"sts": "Spearman", "words": "Spearman", "pair_classification": "average precision"}
+    labelled = {"bitext": "accuracy", "classification": "accuracy", "clustering": "V-measure"}
+    assert {kind: task.measure for kind, task in kinds.items()} == ranked | paired | labelled
 
 
 def test_scores_of_every_unit_are_kept_and_give_the_values_again(whole: tuple[SuiteResult, Path]) -> None:
@@ -74,23 +67,16 @@ def test_measures_of_every_kind_know_their_bounds_and_only_grids_have_pseudo_val
 ) -> None:
     for path in score_files(whole[1] / "scores"):
         scores = read_scores(path)
-        correlation = scores.kind in ("sts", "words")
-        assert {sample.bounds for sample in scores.samples} == {CORRELATION if correlation else SHARE}, (
-            scores.kind
-        )
+        bounds = CORRELATION if scores.kind in ("sts", "words") else SHARE
+        assert {sample.bounds for sample in scores.samples} == {bounds}, scores.kind
         assert {sample.pseudo_values for sample in scores.samples} == {scores.kind == "nli_grid"}
 
 
 def test_the_result_is_written_and_read_again(whole: tuple[SuiteResult, Path], tmp_path: Path) -> None:
     write_report(whole[0], tmp_path)
     assert read_result(tmp_path / "result.json", SuiteResult).to_json() == whole[0].to_json()
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "result.json",
-        "report.html",
-        "table.csv",
-        "table.md",
-        "table.tex",
-    }
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"result.json", "report.html", "table.csv", "table.md", "table.tex"}
 
 
 def test_the_same_command_encodes_nothing_again(
@@ -105,25 +91,19 @@ def test_the_same_command_encodes_nothing_again(
     assert notes == [f"22 of 22 scores were there already, in {out / 'scores'}"]
 
 
-class encoded:  # noqa: N801
-    """Which texts went through an encoder."""
+@contextmanager
+def encoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
+    """Which texts go through an encoder, with their side."""
+    seen: list[tuple[str, str]] = []
+    original = Encoder.encode
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.texts: list[tuple[str, str]] = []
-        self.patch = monkeypatch
+    def counting(encoder: Encoder, texts: Sequence[str], **named: Any) -> Any:
+        seen.extend((named["side"], text) for text in texts)
+        return original(encoder, texts, **named)
 
-    def __enter__(self) -> list[tuple[str, str]]:
-        original = Encoder.encode
-
-        def counting(encoder: Encoder, texts: Sequence[str], **named: Any) -> Any:
-            self.texts.extend((named["side"], text) for text in texts)
-            return original(encoder, texts, **named)
-
-        self.patch.setattr(Encoder, "encode", counting)
-        return self.texts
-
-    def __exit__(self, *_: object) -> None:
-        self.patch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(Encoder, "encode", counting)
+        yield seen
 
 
 def test_a_model_more_costs_only_itself(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,18 +130,19 @@ def test_a_tuned_query_tower_encodes_no_document(
     assert result.pairings
 
 
+def stored(documents: Iterable[Document], folder: Path, **options: Any) -> str:
+    """Where model "one" stores these documents."""
+    kept = list(documents)
+    about = {"source": "c", "encoder_name": "one", **options}
+    build_store(tiny("one", EncoderSection()), lambda: iter(kept), folder, **about)
+    return str(folder)
+
+
 def test_a_store_of_the_user_is_read_where_it_fits(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = world / "corpus.jsonl"
-    fitting = build_store(
-        tiny("one", EncoderSection()),
-        lambda: read_corpus(corpus),
-        tmp_path / "store",
-        source="c",
-        encoder_name="one",
-    )
-    table = {**tables(world)[0], "stores": [str(fitting.store.path)]}
+    table = {**tables(world)[0], "stores": [stored(read_corpus(corpus), tmp_path / "store")]}
     with encoded(monkeypatch) as texts:
         own = run(suite([table]), tmp_path / "own", "one", "two")
     # "two" has another document tower, so its documents are embedded.
@@ -179,23 +160,15 @@ def test_a_store_of_other_documents_is_passed_over(
         documents[7] = replace(documents[7], text=f"{documents[7].text}!")
     else:
         documents.pop()
-    store = build_store(
-        tiny("one", EncoderSection()),
-        lambda: iter(documents),
-        tmp_path / "store",
-        source="c",
-        encoder_name="one",
-    ).store
+    table = {**tables(world)[0], "stores": [stored(documents, tmp_path / "store")]}
     with encoded(monkeypatch) as texts:
-        run(suite([{**tables(world)[0], "stores": [str(store.path)]}]), tmp_path / "out", "one")
+        run(suite([table]), tmp_path / "out", "one")
     assert [side for side, _ in texts].count("document") == 25
 
 
 def test_another_prompt_is_another_model(world: Path, tmp_path: Path) -> None:
-    models = [
-        {"name": "bare", "model": "m"},
-        {"name": "asking", "model": "m", "encoder": {"query_prompt": "query: "}},
-    ]
+    asking = {"name": "asking", "model": "m", "encoder": {"query_prompt": "query: "}}
+    models = [{"name": "bare", "model": "m"}, asking]
     result = run(suite(tables(world)[:1], models=models), tmp_path)
     assert [model.query_prompt for model in result.models] == ["", "query: "]
     values = [score.value for score in result.scores if score.measure == "nDCG@10"]
@@ -206,10 +179,8 @@ def test_another_prompt_is_another_model(world: Path, tmp_path: Path) -> None:
 def test_runs_of_a_model_are_kept_apart_and_averaged(world: Path, tmp_path: Path) -> None:
     models = [{"name": "base", "model": "base"}, {"name": "seeds", "model": "s0", "runs": ["s1", "s2"]}]
     result = run(suite(tables(world)[:1], models=models, suite={"baseline": "base"}), tmp_path)
-    values = [
-        read_scores(tmp_path / "scores" / "seeds" / f"run-{n}" / "asked.parquet").samples[0].values
-        for n in (1, 2, 3)
-    ]
+    files = [tmp_path / "scores" / "seeds" / f"run-{number}" / "asked.parquet" for number in (1, 2, 3)]
+    values = [read_scores(path).samples[0].values for path in files]
     score = result.main_score("asked", "seeds")
     assert score is not None
     assert score.value == pytest.approx(np.mean(values))
@@ -237,7 +208,7 @@ def test_a_suite_that_was_cut_short_goes_on(
 def test_data_that_changed_are_measured_anew(world: Path, tmp_path: Path) -> None:
     copy = tmp_path / "asked.jsonl"
     copy.write_text((world / "asked.jsonl").read_text(encoding="utf-8"), encoding="utf-8")
-    table = {"kind": "retrieval", "data": str(copy), "corpus": str(world / "corpus.jsonl")}
+    table = {**tables(world)[0], "data": str(copy)}
     run(suite([table]), tmp_path / "out", "one")
     copy.write_text("".join(copy.read_text(encoding="utf-8").splitlines(keepends=True)[:5]), encoding="utf-8")
     assert run(suite([table]), tmp_path / "out", "one").tasks[0].units == 5
@@ -276,26 +247,16 @@ def test_runs_that_are_no_longer_listed_are_told(world: Path, tmp_path: Path) ->
     run(suite(tables(world)[:1], **models("two", "three")), tmp_path)
     told: list[str] = []
     run(suite(tables(world)[:1], **models("two")), tmp_path, watch=Watch(note=told.append))
-    assert any(
-        f"{tmp_path / 'scores' / 'm' / 'run-3'} holds scores of a run that is not listed now" in note
-        for note in told
-    )
+    unlisted = f"{tmp_path / 'scores' / 'm' / 'run-3'} holds scores of a run that is not listed now"
+    assert any(unlisted in note for note in told)
 
 
 def test_a_store_of_other_vectors_gives_scores_of_its_own(world: Path, tmp_path: Path) -> None:
     """Rounded vectors of the same model: what was kept of the exact ones is not theirs."""
     keys = []
     for dtype in get_args(StoreDtype):
-        documents = partial(read_corpus, str(world / "corpus.jsonl"))
-        build_store(
-            tiny("one", EncoderSection()),
-            documents,
-            tmp_path / dtype,
-            dtype=dtype,
-            source="corpus",
-            encoder_name="one",
-        )
-        table = {**tables(world)[0], "stores": [str(tmp_path / dtype)]}
+        path = stored(read_corpus(world / "corpus.jsonl"), tmp_path / dtype, dtype=dtype)
+        table = {**tables(world)[0], "stores": [path]}
         run(suite([table]), tmp_path / "out", "one")
         keys.append(read_record(tmp_path / "out" / "scores" / "one" / "asked.parquet")["key"])
     assert keys[0] != keys[1]
@@ -303,7 +264,6 @@ def test_a_store_of_other_vectors_gives_scores_of_its_own(world: Path, tmp_path:
 
 def test_a_baseline_that_is_no_model_is_refused_before_data_are_read(tmp_path: Path) -> None:
     settings = suite([{"kind": "sts", "data": "missing.jsonl"}], suite={"baseline": "nobody"})
-    with pytest.raises(
-        ConfigError, match=r"suite\.baseline must be the name of a model, got nobody; the models are one"
-    ):
+    told = r"suite\.baseline must be the name of a model, got nobody; the models are one"
+    with pytest.raises(ConfigError, match=told):
         run(settings, tmp_path, "one")

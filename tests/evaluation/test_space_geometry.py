@@ -1,6 +1,7 @@
 """Numbers of a space: worked by hand, in plain loops, and the same however the axes lie."""
 
 import math
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -23,11 +24,8 @@ def unit(count: int, width: int = 8, *, seed: int = 0, shift: float = 0.0) -> Fl
 
 
 def drawn(count: int, resamples: int = 4, *, seed: int = 1) -> Float[np.ndarray, "r n"]:
-    return (
-        np.random.default_rng(seed)
-        .multinomial(count, np.full(count, 1 / count), size=resamples)
-        .astype(np.float64)
-    )
+    generator = np.random.default_rng(seed)
+    return generator.multinomial(count, np.full(count, 1 / count), size=resamples).astype(np.float64)
 
 
 def turned(vectors: Float[np.ndarray, "n e"], *, seed: int = 5) -> Float[np.ndarray, "n e"]:
@@ -39,11 +37,9 @@ def turned(vectors: Float[np.ndarray, "n e"], *, seed: int = 5) -> Float[np.ndar
 def looped(table: Float[np.ndarray, "n n"], counts: Float[np.ndarray, " n"]) -> float:
     """The mean over pairs of two different units, one pair at a time."""
     total, weight = 0.0, 0.0
-    for one in range(len(table)):
-        for other in range(len(table)):
-            if one != other:
-                total += counts[one] * counts[other] * table[one, other]
-                weight += counts[one] * counts[other]
+    for one, other in permutations(range(len(table)), 2):
+        total += counts[one] * counts[other] * table[one, other]
+        weight += counts[one] * counts[other]
     return total / weight
 
 
@@ -53,9 +49,8 @@ def test_values_worked_by_hand() -> None:
     assert spaces.mean_cosine_of(AXES)(ONES)[0] == pytest.approx(2 / 6)
     assert spaces.cosines_of(AXES, AXES[::-1]).tolist() == [0.0, 1.0, 0.0]
     assert spaces.distance_of_means(AXES, AXES[[2, 2, 2]]) == pytest.approx(math.hypot(2 / 3, -2 / 3))
-    assert spaces.mean_of(np.array([1.0, 2.0, 6.0]))(
-        np.array([[1.0, 1.0, 1.0], [0.0, 3.0, 1.0]])
-    ).tolist() == [3.0, 3.0]
+    counts = np.array([[1.0, 1.0, 1.0], [0.0, 3.0, 1.0]])
+    assert spaces.mean_of(np.array([1.0, 2.0, 6.0]))(counts).tolist() == [3.0, 3.0]
     # Lengths vary along one direction alone.
     assert spaces.spectrum_of(AXES).tolist() == pytest.approx([1.0, 0.0])
     assert spaces.effective_rank(np.array([0.5, 0.5])) == pytest.approx(2.0)
@@ -66,12 +61,9 @@ def test_numbers_of_pairs_equal_plain_loops_whatever_is_drawn() -> None:
     vectors, counts = unit(9), drawn(9)
     kernel = np.array([[math.exp(-2 * sum((a - b) ** 2)) for b in vectors] for a in vectors])
     cosines = np.array([[float(sum(a * b)) for b in vectors] for a in vectors])
-    assert spaces.uniformity_of(vectors)(counts).tolist() == pytest.approx(
-        [math.log(looped(kernel, own)) for own in counts]
-    )
-    assert spaces.mean_cosine_of(vectors)(counts).tolist() == pytest.approx(
-        [looped(cosines, own) for own in counts]
-    )
+    uniformity, mean_cosine = spaces.uniformity_of(vectors)(counts), spaces.mean_cosine_of(vectors)(counts)
+    assert uniformity.tolist() == pytest.approx([math.log(looped(kernel, own)) for own in counts])
+    assert mean_cosine.tolist() == pytest.approx([looped(cosines, own) for own in counts])
 
 
 def test_a_unit_drawn_twice_is_as_if_it_stood_there_twice_but_makes_no_pair_with_itself() -> None:
@@ -100,9 +92,8 @@ def test_the_spectrum_is_that_of_the_covariance(count: int, width: int) -> None:
     values = np.sort(np.linalg.eigvalsh(np.cov(vectors.T)))[::-1][: min(count, width)]
     found = spaces.spectrum_of(vectors)
     assert found == pytest.approx(values / values.sum(), abs=1e-12)
-    assert spaces.effective_rank(found) == pytest.approx(
-        math.exp(-sum(share * math.log(share) for share in found if share > 1e-15))
-    )
+    entropy = -sum(share * math.log(share) for share in found if share > 1e-15)
+    assert spaces.effective_rank(found) == pytest.approx(math.exp(entropy))
 
 
 def test_vectors_that_are_all_the_same_have_uniformity_0_cosine_1_and_no_spectrum() -> None:
@@ -133,18 +124,14 @@ def test_ratios_are_cosines_to_a_query_over_cosines_to_its_positive() -> None:
     queries, positives = unit(40, seed=1, shift=2), unit(40, seed=2, shift=2)
     pairs: Int[np.ndarray, "k 2"] = spaces.random_pairs(np.arange(40), 100, seed=0)
     found = spaces.ratios_of(queries, positives, pairs)
-    wanted = [
-        float(queries[i] @ queries[j]) / float(queries[i] @ positives[j])
-        for i, j in pairs
-        if abs(queries[i] @ positives[j]) >= 0.01
-    ]
+    cosines = [(float(queries[i] @ queries[j]), float(queries[i] @ positives[j])) for i, j in pairs]
+    wanted = [one / other for one, other in cosines if abs(other) >= 0.01]
     assert found.values.tolist() == pytest.approx(wanted)
 
 
 def test_denominators_near_zero_are_left_out_whatever_their_sign() -> None:
-    found = spaces.Ratios(
-        np.full(5, 0.5), np.array([0.009, -0.009, 0.0, 0.01, -0.5]), np.zeros((5, 2), dtype=int)
-    )
+    below = np.array([0.009, -0.009, 0.0, 0.01, -0.5])
+    found = spaces.Ratios(np.full(5, 0.5), below, np.zeros((5, 2), dtype=int))
     assert found.defined.tolist() == [False, False, False, True, True]
     assert found.values.tolist() == [50.0, -1.0]
 
@@ -152,11 +139,10 @@ def test_denominators_near_zero_are_left_out_whatever_their_sign() -> None:
 def test_nan_is_counted_and_lengths_are_told() -> None:
     vectors = np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]], dtype=np.float32)
     assert spaces.lengths_of(vectors[:2], name="query vectors").tolist() == [5.0, 0.0]
-    with pytest.raises(
-        DataError,
-        match=r"^query vectors must be finite, got NaN or infinity in 2 of 4; "
-        r"the model's training may have diverged",
-    ):
+    told = (
+        "^query vectors must be finite, got NaN or infinity in 2 of 4; the model's training may have diverged"
+    )
+    with pytest.raises(DataError, match=told):
         spaces.lengths_of(vectors, name="query vectors")
 
 
@@ -204,10 +190,8 @@ def test_the_area_is_the_mean_of_scikit_learns_over_equal_folds() -> None:
     generator = np.random.default_rng(0)
     queries, documents = generator.integers(0, 30, size=(2, 200)).astype(np.float64)
     labels = np.repeat([1, 0], 40)
-    peers = [
-        roc_auc_score(labels, np.concatenate([queries[fold == FOLDS], documents[fold == FOLDS]]))
-        for fold in range(5)
-    ]
+    parts = [np.concatenate([queries[fold == FOLDS], documents[fold == FOLDS]]) for fold in range(5)]
+    peers = [roc_auc_score(labels, part) for part in parts]
     assert auc_of(queries, documents, FOLDS)(np.ones((1, 200)))[0] == pytest.approx(np.mean(peers))
 
 
@@ -217,18 +201,12 @@ def test_a_resample_equals_plain_loops_over_pairs_of_a_fold() -> None:
     folds, counts = np.arange(12) % 3, drawn(12)
     for own in counts:
         won, compared = 0.0, 0.0
-        for one in range(12):
-            for other in range(12):
-                if folds[one] == folds[other]:
-                    weight = own[one] * own[other]
-                    compared += weight
-                    won += weight * (
-                        1.0
-                        if queries[one] > documents[other]
-                        else 0.5
-                        if queries[one] == documents[other]
-                        else 0.0
-                    )
+        for one, other in product(range(12), range(12)):
+            if folds[one] == folds[other]:
+                compared += own[one] * own[other]
+                # 1 if the query is ahead, half if they tie.
+                points = (np.sign(queries[one] - documents[other]) + 1) / 2
+                won += own[one] * own[other] * points
         assert auc_of(queries, documents, folds)(own[None])[0] == pytest.approx(won / compared)
 
 

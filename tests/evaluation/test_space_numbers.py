@@ -14,14 +14,8 @@ from adiabat.results.space_result import SpaceNumber, Whose
 from tests.evaluation.test_space_geometry import turned, unit
 
 COUNT = 60
-MEANS = (
-    "cosine to nearest document",
-    "cosine to positive",
-    "alignment",
-    "uniformity",
-    "cosine of random pairs",
-    "ratio, median",
-)
+MEANS = ["cosine to nearest document", "cosine to positive", "alignment", "uniformity"]
+MEANS += ["cosine of random pairs", "ratio, median"]
 
 
 def made(*, seed: int = 0, shift: float = 1.0, count: int = COUNT) -> Space:
@@ -29,17 +23,9 @@ def made(*, seed: int = 0, shift: float = 1.0, count: int = COUNT) -> Space:
     return Space(queries, positives, unit(50, seed=seed + 2), spaces.cosines_of(queries, positives))
 
 
-def plan_of(
-    clusters: Int[np.ndarray, " n"] | None = None, *, documents: int = 50, resamples: int = 200
-) -> SpaceResampling:
-    return SpaceResampling.of(
-        np.arange(COUNT) if clusters is None else clusters,
-        documents,
-        pairs=300,
-        folds=3,
-        resamples=resamples,
-        seed=0,
-    )
+def plan_of(clusters: Int[np.ndarray, " n"] | None = None, *, pairs: int = 300) -> SpaceResampling:
+    clusters = np.arange(COUNT) if clusters is None else clusters
+    return SpaceResampling.of(clusters, 50, pairs=pairs, folds=3, resamples=200, seed=0)
 
 
 def named(numbers: list[SpaceNumber]) -> dict[tuple[str, Whose], SpaceNumber]:
@@ -53,53 +39,36 @@ def test_every_number_comes_once_with_its_formula_and_source() -> None:
     assert all((one.formula, one.source) == FORMULAS[one.name] for one in numbers)
     without = {one.name for one in numbers if one.after_interval is None}
     assert without == {"distance of tower means", "variance along first component", "effective rank"}
-    assert all(
-        one.before is None and one.difference is None and one.difference_interval is None for one in numbers
-    )
+    assert {(one.before, one.difference, one.difference_interval) for one in numbers} == {(None, None, None)}
 
 
 def test_values_are_those_of_the_plain_formulas() -> None:
     space, plan = made(), plan_of()
     found = named(space_numbers(space, None, plan))
-    i, j = plan.pairs.T
-    ratios = (space.queries[i] * space.queries[j]).sum(axis=1) / (space.queries[i] * space.positives[j]).sum(
-        axis=1
-    )
-    ratios = ratios[np.abs((space.queries[i] * space.positives[j]).sum(axis=1)) >= 0.01]
+    queries, positives, (i, j) = space.queries, space.positives, plan.pairs.T
+    to_query, to_positive = np.vecdot(queries[i], queries[j]), np.vecdot(queries[i], positives[j])
+    ratios = (to_query / to_positive)[np.abs(to_positive) >= 0.01]
+    apart = np.linalg.norm(queries.mean(axis=0) - positives.mean(axis=0))
+    of_pairs = (np.sum(space.documents @ space.documents.T) - 50) / (50 * 49)
     wanted = {
-        ("alignment", "both"): np.mean(2 - 2 * (space.queries * space.positives).sum(axis=1)),
+        ("alignment", "both"): np.mean(2 - 2 * np.vecdot(queries, positives)),
         ("ratio, median", "both"): np.median(ratios),
         ("ratio, share within 1 ± 0.1", "both"): np.mean((ratios >= 0.9) & (ratios <= 1.1)),
-        ("cosine to another query less to its positive", "both"): np.mean(
-            (space.queries[i] * (space.queries[j] - space.positives[j])).sum(axis=1)
-        ),
-        ("distance of tower means", "both"): np.linalg.norm(
-            space.queries.mean(axis=0) - space.positives.mean(axis=0)
-        ),
-        ("cosine of random pairs", "documents"): (np.sum(space.documents @ space.documents.T) - 50)
-        / (50 * 49),
+        ("cosine to another query less to its positive", "both"): np.mean(to_query - to_positive),
+        ("distance of tower means", "both"): apart,
+        ("cosine of random pairs", "documents"): of_pairs,
     }
     assert {key: found[key].after for key in wanted} == pytest.approx(wanted)
 
 
 def test_before_and_after_are_what_each_gives_alone_and_a_difference_is_theirs() -> None:
     after, before, plan = made(seed=0), made(seed=5, shift=2.0), plan_of()
-    both, alone, other = (
-        space_numbers(after, before, plan),
-        space_numbers(after, None, plan),
-        space_numbers(before, None, plan),
-    )
-    assert [(one.after, one.after_interval) for one in both] == [
-        (one.after, one.after_interval) for one in alone
-    ]
-    assert [(one.before, one.before_interval) for one in both] == [
-        (one.after, one.after_interval) for one in other
-    ]
-    assert all(
-        one.difference == one.after - one.before
-        for one in both
-        if one.after is not None and one.before is not None
-    )
+    both = space_numbers(after, before, plan)
+    alone, other = (space_numbers(space, None, plan) for space in (after, before))
+    for together, now, was in zip(both, alone, other, strict=True):
+        assert (together.after, together.after_interval) == (now.after, now.after_interval)
+        assert (together.before, together.before_interval) == (was.after, was.after_interval)
+        assert None in (now.after, was.after) or together.difference == now.after - was.after
 
 
 def test_a_model_beside_itself_differs_nowhere() -> None:
@@ -111,13 +80,9 @@ def test_a_model_beside_itself_differs_nowhere() -> None:
 
 def test_turning_the_axes_of_one_model_changes_nothing() -> None:
     space, plan = made(), plan_of()
-    queries, positives, documents = turned(space.queries), turned(space.positives), turned(space.documents)
-    pairs = zip(
-        space_numbers(space, None, plan),
-        space_numbers(Space(queries, positives, documents, space.nearest), None, plan),
-        strict=True,
-    )
-    for one, other in pairs:
+    moved = Space(*map(turned, (space.queries, space.positives, space.documents)), space.nearest)
+    sides = (space_numbers(each, None, plan) for each in (space, moved))
+    for one, other in zip(*sides, strict=True):
         assert other.after == pytest.approx(one.after, abs=1e-3 if "AUC" in one.name else 1e-9), one.name
 
 
@@ -128,10 +93,8 @@ def test_queries_that_share_a_positive_are_drawn_together_and_widen_the_interval
     copied = Space(space.queries[six], space.positives[six], space.documents, space.nearest[six])
     widths = []
     for clusters in (np.arange(COUNT), six):
-        low, high = named(space_numbers(copied, None, plan_of(clusters)))[
-            "cosine to nearest document", "both"
-        ].after_interval or (0, 0)
-        widths.append(high - low)
+        numbers = named(space_numbers(copied, None, plan_of(clusters)))
+        widths.append(np.ptp(numbers["cosine to nearest document", "both"].after_interval))
     assert widths[1] == pytest.approx(widths[0] * np.sqrt(6), rel=0.2)
 
 
@@ -140,9 +103,7 @@ def test_intervals_hold_the_value_and_narrow_with_more_queries(name: str) -> Non
     of: Whose = "queries" if name in ("uniformity", "cosine of random pairs") else "both"
     widths = []
     for count in (COUNT, 16 * COUNT):
-        plan = SpaceResampling.of(
-            np.arange(count), 50, pairs=300 * count // COUNT, folds=3, resamples=200, seed=0
-        )
+        plan = plan_of(np.arange(count), pairs=300 * count // COUNT)
         one = named(space_numbers(made(count=count, shift=3.0), None, plan))[name, of]
         assert one.after is not None
         assert one.after_interval is not None

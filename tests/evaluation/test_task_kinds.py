@@ -3,6 +3,7 @@
 import builtins
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from adiabat.data.labelled import LabelledTexts
 from adiabat.evaluation import task_kinds as prepared
 from adiabat.evaluation.measured_models import resolve_models
 from adiabat.models.towers import DualEncoder
-from tests.evaluation.world import LABELS, lines, write_world
+from tests.evaluation.world import LABELS, lines, tables, write_world
 
 
 def read(*tasks: dict[str, Any]) -> list[prepared.LoadedTask]:
@@ -25,12 +26,7 @@ def read(*tasks: dict[str, Any]) -> list[prepared.LoadedTask]:
 
 
 def asked(folder: Path, **more: Any) -> dict[str, Any]:
-    return {
-        "kind": "retrieval",
-        "data": str(folder / "asked.jsonl"),
-        "corpus": str(folder / "corpus.jsonl"),
-        **more,
-    }
+    return {**tables(folder)[0], **more}
 
 
 def test_digests_follow_queries_and_corpus(tmp_path: Path) -> None:
@@ -48,10 +44,8 @@ def test_faults_of_every_task_are_told_at_once_in_the_names_of_its_settings(
     world: Path, tmp_path: Path
 ) -> None:
     lines(tmp_path / "blank.jsonl", [{"_id": "d0", "text": " "}, {"_id": "d1", "text": "x"}])
-    lines(
-        tmp_path / "ids.jsonl",
-        [{"query": "q", "pos": ["d1", "d9"]}, {"query": "r", "pos": ["d7"], "neg": ["d9"]}],
-    )
+    rows = [{"query": "q", "pos": ["d1", "d9"]}, {"query": "r", "pos": ["d7"], "neg": ["d9"]}]
+    lines(tmp_path / "ids.jsonl", rows)
     lines(tmp_path / "short.jsonl", [{"_id": "d1", "text": "x"}])
     lines(tmp_path / "grid.jsonl", [{"premise": {"en": "a"}, "hypothesis": {"en": "b"}, "label": "neutral"}])
     ids = {"kind": "retrieval", "data": str(tmp_path / "ids.jsonl")}
@@ -64,46 +58,37 @@ def test_faults_of_every_task_are_told_at_once_in_the_names_of_its_settings(
         )
     message = str(caught.value)
     assert message.startswith("4 faults: task gone: nowhere.jsonl")
-    assert "must hold queries with positives, got a language grid" in message
-    assert "set tasks.blank = drop" in message
-    assert (
-        f"task lacking: every document must be in the corpus {tmp_path / 'short.jsonl'}, it lacks 2 documents"
-        in message
-    )
-    assert f'{tmp_path / "ids.jsonl"}:1: "d9"; {tmp_path / "ids.jsonl"}:2: "d7"; ' in message
-    assert "(tasks.corpus), or set tasks.missing = drop" in message
+    for fact in (
+        "must hold queries with positives, got a language grid",
+        "set tasks.blank = drop",
+        f"lacking: every document must be in the corpus {tmp_path / 'short.jsonl'}, it lacks 2 documents",
+        f'{tmp_path / "ids.jsonl"}:1: "d9"; {tmp_path / "ids.jsonl"}:2: "d7"; ',
+        "(tasks.corpus), or set tasks.missing = drop",
+    ):
+        assert fact in message
 
 
 def test_documents_may_be_named_by_id_by_text_or_by_the_id_of_a_text(world: Path, tmp_path: Path) -> None:
-    lines(
-        tmp_path / "mixed.jsonl",
-        [{"query": "by text", "pos": ["stone 1 and river"]}, {"query": "by id", "pos": ["d1"]}],
-    )
+    mixed = tmp_path / "mixed.jsonl"
+    lines(mixed, [{"query": "by text", "pos": ["stone 1 and river"]}, {"query": "by id", "pos": ["d1"]}])
     # The second corpus is that of the triplets, whose documents are known by the hash of their text.
     listed = str(world / "listed.jsonl")
-    assert (
-        len(read(asked(world, data=str(tmp_path / "mixed.jsonl")), asked(world, data=listed, corpus=listed)))
-        == 2
-    )
+    assert len(read(asked(world, data=str(mixed)), asked(world, data=listed, corpus=listed))) == 2
 
 
 def test_tasks_of_one_name_are_refused(world: Path) -> None:
-    with pytest.raises(
-        ConfigError,
-        match="tasks must have names of their own, got asked more than once; give them tasks.name",
-    ):
+    told = "tasks must have names of their own, got asked more than once; give them tasks.name"
+    with pytest.raises(ConfigError, match=told):
         read(asked(world), asked(world))
 
 
 def test_a_classifier_learns_from_rows_and_is_tried_on_others_of_the_same_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [
-        {"text": f"{lang} {split} {number}", "label": number % 2, "lang": lang, "split": split}
-        for lang in ("en", "de")
-        for split in ("train", "test")
-        for number in range(4)
-    ]
+    rows = []
+    for lang, split, number in product(("en", "de"), ("train", "test"), range(4)):
+        text = f"{lang} {split} {number}"
+        rows.append({"text": text, "label": number % 2, "lang": lang, "split": split})
     lines(tmp_path / "all.jsonl", rows)
     seen: list[Sequence[str]] = []
 
@@ -112,59 +97,36 @@ def test_a_classifier_learns_from_rows_and_is_tried_on_others_of_the_same_table(
 
     monkeypatch.setattr(prepared, "require_separable", note)
     data = str(tmp_path / "all.jsonl")
-    where = {"lang": "en", "split": "train"}
-    task = {
-        "kind": "classification",
-        "data": data,
-        "test": data,
-        "where": where,
-        "test_where": {"lang": "en", "split": "test"},
-    }
-    (english,) = read(task)
-    assert [list(texts) for texts in seen] == [
-        [f"en {split} {number}" for number in range(4)] for split in ("train", "test")
-    ]
+    task = {"kind": "classification", "data": data, "test": data, "where": {"lang": "en", "split": "train"}}
+    (english,) = read({**task, "test_where": {"lang": "en", "split": "test"}})
+    wanted = [[f"en {split} {number}" for number in range(4)] for split in ("train", "test")]
+    assert [list(texts) for texts in seen] == wanted
     (german,) = read({**task, "test_where": {"lang": "de", "split": "test"}})
     assert german.sha256 != english.sha256
 
 
 def test_one_table_under_two_addresses_is_no_test_of_itself(tmp_path: Path) -> None:
-    lines(
-        tmp_path / "all.jsonl",
-        [{"text": f"text {number}", "label": number % 2, "topic": 3} for number in range(4)],
-    )
+    rows = [{"text": f"text {number}", "label": number % 2, "topic": 3} for number in range(4)]
+    lines(tmp_path / "all.jsonl", rows)
     data = str(tmp_path / "all.jsonl")
-    with pytest.raises(
-        DataError,
-        match="test must hold other rows than the training data .*, got .*label=topic; name another table",
-    ):
+    told = "test must hold other rows than the training data .*, got .*label=topic; name another table"
+    with pytest.raises(DataError, match=told):
         read({"kind": "classification", "data": data, "test": f"{data}?label=topic"})
 
 
 def test_a_grid_without_a_label_is_refused_before_any_model_is_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "grid.jsonl"
-    lines(
-        path,
-        [
-            {"label": label, "premise": {"en": "p"}, "hypothesis": {"en": "h"}}
-            for label in ("entailment", "neutral")
-        ],
-    )
-    with pytest.raises(
-        DataError,
-        match=f"^task mine: {path} must have sentence pairs of every label "
-        ".*, got none of contradiction; add",
-    ):
+    path, sides = tmp_path / "grid.jsonl", {"premise": {"en": "p"}, "hypothesis": {"en": "h"}}
+    lines(path, [{"label": label, **sides} for label in ("entailment", "neutral")])
+    told = f"^task mine: {path} must have sentence pairs of every label .*, got none of contradiction; add"
+    with pytest.raises(DataError, match=told):
         read({"kind": "nli_grid", "name": "mine", "data": str(path)})
 
 
 def test_a_language_that_a_row_of_a_grid_lacks_is_refused_by_that_row(tmp_path: Path) -> None:
     path = tmp_path / "grid.jsonl"
-    rows = [
-        {"label": label, "premise": {"en": "p", "ar": "q"}, "hypothesis": {"en": "h", "ar": "i"}}
-        for label in LABELS
-    ]
-    del rows[1]["premise"]["ar"]
+    sides = {"premise": {"en": "p", "ar": "q"}, "hypothesis": {"en": "h", "ar": "i"}}
+    rows = [{"label": label, **sides} for label in LABELS]
+    rows[1]["premise"] = {"en": "p"}
     lines(path, rows)
     (task,) = read({"kind": "nli_grid", "data": str(path), "languages": ["en"]})
     assert task.name == "grid"
@@ -185,24 +147,18 @@ def told(*names: str, sections: tuple[ModelSection, ...] = ()) -> str:
 def test_every_fault_is_told_at_once() -> None:
     twice = ModelSection(name="a", model="m1", runs=("m2", "m2", "m3"))
     message = told("bm25:klingon", "bm25:englsh", sections=(twice,))
-    assert (
-        "models.runs of a must differ, got m2 2 times; name each once: counted twice, it narrows the interval"
-        in message
-    )
-    assert (
-        "bm25:klingon: the language of stems must be one that Snowball knows, got klingon; choose one of"
-        in message
-    )
-    assert (
-        "bm25:englsh: the language of stems must be one that Snowball knows, "
-        "got englsh; did you mean english?" in message
-    )
+    stems = "the language of stems must be one that Snowball knows, got"
+    for fact in (
+        "models.runs of a must differ, got m2 2 times; name each once: counted twice, it narrows the",
+        f"bm25:klingon: {stems} klingon; choose one of",
+        f"bm25:englsh: {stems} englsh; did you mean english?",
+    ):
+        assert fact in message
 
 
 def test_a_run_that_is_the_model_itself_is_counted_twice_too() -> None:
-    assert "models.runs of a must differ, got m1 2 times" in told(
-        sections=(ModelSection(name="a", model="m1", runs=("m1",)),)
-    )
+    section = ModelSection(name="a", model="m1", runs=("m1",))
+    assert "models.runs of a must differ, got m1 2 times" in told(sections=(section,))
 
 
 def test_stems_without_their_library_are_told_before_anything_is_loaded(
@@ -225,9 +181,6 @@ def test_stems_without_their_library_are_told_before_anything_is_loaded(
 def test_models_that_differ_are_kept_in_order_with_their_runs() -> None:
     sections = (ModelSection(name="a", model="m1", runs=("m2",)), ModelSection(name="b", model="m1"))
     found = resolve_models(sections, ("bm25:english", "m1"), EncoderSection(), never)
-    assert [[(one.name, one.model) for one in runs] for runs in found] == [
-        [("a", "m1"), ("a", "m2")],
-        [("b", "m1")],
-        [("bm25:english", "bm25:english")],
-        [("m1", "m1")],
-    ]
+    first, *others = [[(one.name, one.model) for one in runs] for runs in found]
+    assert first == [("a", "m1"), ("a", "m2")]
+    assert others == [[("b", "m1")], [("bm25:english", "bm25:english")], [("m1", "m1")]]

@@ -26,78 +26,50 @@ def lines(path: Path, rows: Sequence[Any]) -> None:
 
 def write_world(folder: Path) -> None:
     """Data of every kind."""
-    documents = [f"{WORDS[number % 5]} {number} and {WORDS[number // 5]}" for number in range(25)]
-    lines(
-        folder / "corpus.jsonl",
-        [{"_id": f"d{number}", "text": text} for number, text in enumerate(documents)],
-    )
-    lines(
-        folder / "asked.jsonl",
-        [{"query": f"which {text}", "pos": [f"d{number}"]} for number, text in enumerate(documents[:12])],
-    )
-    lines(
-        folder / "listed.jsonl",
-        [{"query": f"q {text}", "pos": [text], "neg": documents[20:]} for text in documents[:10]],
-    )
-    pairs = [
-        {"a": documents[n], "b": documents[n * 7 % 25], "score": n * n % 11, "lang": "en" if n % 2 else "he"}
-        for n in range(24)
-    ]
-    lines(
-        folder / "pairs.jsonl",
-        [{**pair, "set": f"set {n % 2}", "same": n % 3 == 0} for n, pair in enumerate(pairs)],
-    )
-    lines(
-        folder / "labelled.jsonl",
-        [{"text": f"{text} again", "label": WORDS[n % 5]} for n, text in enumerate(documents)],
-    )
-    lines(
-        folder / "test.jsonl",
-        [{"text": text, "label": WORDS[n % 5]} for n, text in enumerate(documents[:10])],
-    )
-    lines(folder / "parallel.jsonl", [{"en": text, "he": f"ה{text}"} for text in documents[:9]])
-    grid = [
-        {
-            "label": LABELS[n % 3],
-            "premise": {"en": f"p {n // 3}", "de": f"das {n // 3}"},
-            "hypothesis": {"en": f"h {n}", "de": f"ein {n}"},
-        }
-        for n in range(18)
-    ]
-    lines(folder / "grid.jsonl", grid)
-    lines(
-        folder / "paragraphs.jsonl",
-        [{"para": f"p{n}", "en": f"paragraph {n}", "de": f"Absatz {n}"} for n in range(4)],
-    )
-    lines(
-        folder / "questions.jsonl",
-        [{"id": f"{n}", "para": f"p{n % 4}", "en": f"what is {n}", "de": f"was ist {n}"} for n in range(8)],
-    )
+    documents = [f"{WORDS[n % 5]} {n} and {WORDS[n // 5]}" for n in range(25)]
+    pairs, grid = [], []
+    for n in range(24):
+        pair = {"a": documents[n], "b": documents[n * 7 % 25], "score": n * n % 11, "set": f"set {n % 2}"}
+        pairs.append({**pair, "lang": "en" if n % 2 else "he", "same": n % 3 == 0})
+    for n in range(18):
+        premise, hypothesis = {"en": f"p {n // 3}", "de": f"das {n // 3}"}, {"en": f"h {n}", "de": f"ein {n}"}
+        grid.append({"label": LABELS[n % 3], "premise": premise, "hypothesis": hypothesis})
+    files: dict[str, list[dict[str, Any]]] = {
+        "corpus": [{"_id": f"d{n}", "text": text} for n, text in enumerate(documents)],
+        "asked": [{"query": f"which {text}", "pos": [f"d{n}"]} for n, text in enumerate(documents[:12])],
+        "listed": [{"query": f"q {text}", "pos": [text], "neg": documents[20:]} for text in documents[:10]],
+        "pairs": pairs,
+        "labelled": [{"text": f"{text} again", "label": WORDS[n % 5]} for n, text in enumerate(documents)],
+        "test": [{"text": text, "label": WORDS[n % 5]} for n, text in enumerate(documents[:10])],
+        "parallel": [{"en": text, "he": f"ה{text}"} for text in documents[:9]],
+        "grid": grid,
+        "paragraphs": [{"para": f"p{n}", "en": f"paragraph {n}", "de": f"Absatz {n}"} for n in range(4)],
+        "questions": [
+            {"id": f"{n}", "para": f"p{n % 4}", "en": f"what is {n}", "de": f"was ist {n}"} for n in range(8)
+        ],
+    }
+    for name, rows in files.items():
+        lines(folder / f"{name}.jsonl", rows)
 
 
 def tables(folder: Path) -> list[dict[str, Any]]:
     """A task of every kind."""
-    pairs = str(folder / "pairs.jsonl")
+
+    def table(kind: str, data: str, **more: Any) -> dict[str, Any]:
+        return {"kind": kind, "data": str(folder / f"{data}.jsonl"), **more}
+
+    classes = {"name": "classes", "test": str(folder / "test.jsonl")}
     return [
-        {"kind": "retrieval", "data": str(folder / "asked.jsonl"), "corpus": str(folder / "corpus.jsonl")},
-        {"kind": "triplets", "data": str(folder / "listed.jsonl")},
-        {"kind": "sts", "name": "sts en", "data": pairs, "where": {"lang": "en"}},
-        {"kind": "words", "name": "words", "data": pairs},
-        {"kind": "pair_classification", "name": "same", "data": pairs, "label": "same", "positive": "true"},
-        {"kind": "bitext", "data": str(folder / "parallel.jsonl"), "a": "en", "b": "he"},
-        {
-            "kind": "classification",
-            "data": str(folder / "labelled.jsonl"),
-            "test": str(folder / "test.jsonl"),
-            "name": "classes",
-        },
-        {"kind": "clustering", "data": str(folder / "labelled.jsonl"), "name": "clusters", "restarts": 2},
-        {"kind": "nli_grid", "data": str(folder / "grid.jsonl")},
-        {
-            "kind": "question_grid",
-            "data": str(folder / "questions.jsonl"),
-            "corpus": str(folder / "paragraphs.jsonl"),
-        },
+        table("retrieval", "asked", corpus=str(folder / "corpus.jsonl")),
+        table("triplets", "listed"),
+        table("sts", "pairs", name="sts en", where={"lang": "en"}),
+        table("words", "pairs", name="words"),
+        table("pair_classification", "pairs", name="same", label="same", positive="true"),
+        table("bitext", "parallel", a="en", b="he"),
+        table("classification", "labelled", **classes),
+        table("clustering", "labelled", name="clusters", restarts=2),
+        table("nli_grid", "grid"),
+        table("question_grid", "questions", corpus=str(folder / "paragraphs.jsonl")),
     ]
 
 
