@@ -20,7 +20,7 @@ from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import Sample, TaskScores
 from tests.commands import write_world
 from tests.evaluation.scored import model
-from tests.evaluation.test_outcome import found
+from tests.evaluation.test_suite_findings import found
 
 SEED, RESAMPLES = 3, 500
 UNITS = 200

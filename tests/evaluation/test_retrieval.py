@@ -2,15 +2,20 @@
 document.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
+import ir_measures
 import numpy as np
 import pytest
+import pytrec_eval
+from sklearn.metrics import roc_auc_score
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, StoreError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.records import Example, ExampleSet
 from adiabat.data.text_hashes import TrainedTexts
@@ -20,10 +25,14 @@ from adiabat.evaluation.retrieval import score_retrieval
 from adiabat.evaluation.systems import UNIT_LENGTH, System, similarities_of
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
+from adiabat.stats.ranking_measures import pessimistic_run
 from adiabat.stats.samples import TaskScores
+from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet, address
+from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE
 from adiabat.store.vector_store import Store
 from tests.evaluation.given_ranker import asked
+from tests.evaluation.given_vectors import give, imported_store
 from tests.evaluation.scored import figure, sample_of
 from tests.report.html_page import html_of
 from tests.stats.brute_force import all_scores, discrepancy_by_loops, errors_and_pairs, rank_measures_by_loops
@@ -405,3 +414,156 @@ def test_the_curve_stands_in_the_result_and_on_its_page_without_verdicts_where_t
     trained = TrainedTexts.of(data.examples.queries)
     seen = evaluate_datasets(model, before, [data], trained=[trained, None], **about).datasets[0]
     assert {change.verdict for change in (*seen.changes, *seen.ladder)} == {"undecided"}
+
+
+# Data and vectors that cannot be measured, or only just.
+
+
+def test_where_every_score_ties_every_pair_is_lost(
+    model: DualEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = asked([[0], [3, 4], [11]])
+    give(monkeypatch, {query: [1.0, 2.0, 3.0, 4.0] for query in data.queries})
+    store = imported_store(tmp_path, np.tile([0.6, 0.8, 0.0, 0.0], (12, 1)))
+    scores = scored(model, store, data, depth=8, report=MEASURES)
+    # Twelve documents, of which the first eight are looked at: the positives are the last of all.
+    lost = {"PND": 1.0, "PND pooled": 1.0, "nDCG@10": 0.0, "RR": 0.0, "AP": 0.0, "P@1": 0.0}
+    assert {name: figure(scores, name) for name in lost} == lost
+
+
+def test_a_query_of_a_zero_vector_ties_with_everything(
+    model: DualEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = asked([[0]])
+    give(monkeypatch, {data.queries[0]: [0.0, 0.0]})
+    store = imported_store(tmp_path, np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]))
+    assert figure(scored(model, store, data), "PND") == 1.0
+
+
+@pytest.mark.parametrize("row", [2, 7], ids=["a positive", "another document"])
+def test_stored_vectors_that_are_no_numbers_are_named(
+    model: DualEncoder, store: Store, tmp_path: Path, row: int
+) -> None:
+    shutil.copytree(store.path, tmp_path / "damaged")
+    damaged = Store.open(tmp_path / "damaged")
+    with (tmp_path / "damaged" / VECTOR_FILE).open("r+b") as file:
+        file.seek(HEADER_BYTES + row * store.manifest.row_bytes)
+        file.write(np.full(store.width, np.nan, dtype=store.dtype).tobytes())
+    told = f'damaged must hold finite vectors, got NaN or infinity for "d{row}"; it is damaged: rebuild'
+    with pytest.raises(StoreError, match=told):
+        scored(model, damaged, asked([[2]]))
+
+
+def test_a_store_of_one_document_has_nothing_to_compare_with(
+    model: DualEncoder, make_store: Callable[..., Store]
+) -> None:
+    told = "set: the corpus must hold documents beside the positives .*, got 1 in all; name a larger one"
+    with pytest.raises(DataError, match=told):
+        scored(model, make_store(model, TEXTS[:1]), asked([[0]]))
+
+
+def test_a_query_that_everything_answers_weighs_nothing_beside_others(
+    model: DualEncoder, store: Store
+) -> None:
+    pnd = sample_of(scored(model, store, asked([list(range(20)), [3]])), "PND")
+    assert pnd.reference is not None
+    assert pnd.reference.tolist() == [0.0, 1.0]
+    assert value_of(pnd)[0] == pnd.values[1]
+
+
+# All figures against pytrec_eval, ir-measures and scikit-learn on the run written out.
+
+TREC = {"nDCG@10": "ndcg_cut_10", "nDCG": "ndcg", "AP": "map", "AP@30": "map_cut_30"}
+TREC |= {"RR": "recip_rank", "P@5": "P_5", "R@30": "recall_30"}
+JUDGED = ("Judged@10", "Judged@3", "Success@5", "RR@10", "Recall@100")
+Case = tuple[TaskScores, AddressedSet, np.ndarray, bool]
+DOCUMENTS, ASKED, WIDTH = 60, 25, 8
+
+
+def vectors(seed: int, count: int, *, tied: bool) -> np.ndarray:
+    """Of unit length; where they may tie, most of them come several times."""
+    generator = np.random.default_rng(seed)
+    drawn = generator.standard_normal((count // 4 if tied else count, WIDTH)).astype(np.float32)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    return drawn[generator.integers(0, len(drawn), count)] if tied else drawn
+
+
+def judged_data(seed: int) -> AddressedSet:
+    generator = np.random.default_rng(seed)
+
+    def drawn(most: int) -> list[int]:
+        return generator.permutation(DOCUMENTS)[:most].tolist()
+
+    positives = [drawn(generator.integers(1, 9)) for _ in range(ASKED)]
+    grades = [generator.integers(1, 4, len(one)).tolist() for one in positives]
+    irrelevant = [[row for row in drawn(12) if row not in near] for near in positives]
+    return replace(asked(positives, grades=grades, negatives=irrelevant), is_judged=True)
+
+
+@pytest.fixture(params=[False, True], ids=["no ties", "ties"])
+def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """Scores by a model of given vectors, the data, the cosine of every query and document, and whether some
+    are equal.
+    """
+    tied = bool(request.param)
+    documents, queries, data = (
+        vectors(1, DOCUMENTS, tied=tied),
+        vectors(2, ASKED, tied=False),
+        judged_data(3),
+    )
+    give(monkeypatch, dict(zip(data.queries, queries.tolist(), strict=True)))
+    settings = MeasureSection(report=(*TREC, *JUDGED), depth=DOCUMENTS)
+    scores = score_retrieval(
+        System(tiny_dual(), imported_store(tmp_path, documents)), data, settings=settings
+    )
+    # Element by element, so that equal documents score equal: a product of matrices may add in another order.
+    table = (queries.astype(np.float64)[:, None] * documents.astype(np.float64)).sum(axis=2)
+    return scores, data, table / np.linalg.norm(documents.astype(np.float64), axis=1), tied
+
+
+def test_every_rank_measure_of_every_query_is_that_of_trec_eval(case: Case) -> None:
+    scores, data, table, tied = case
+    run, qrels = {}, {}
+    for query, query_id in enumerate(data.query_ids):
+        run[query_id] = {f"d{row}": float(score) for row, score in enumerate(table[query])}
+        grades = zip(data.positives[query], data.grades[query], strict=True)
+        qrels[query_id] = {f"d{row}": int(grade) for row, grade in grades}
+    assert (len(np.unique(table)) < table.size) == tied
+    judge = pytrec_eval.RelevanceEvaluator(qrels, set(TREC.values()))
+    judged = judge.evaluate(pessimistic_run(run, qrels) if tied else run)
+    for name, theirs in TREC.items():
+        ours = sample_of(scores, name).values
+        assert ours.tolist() == [judged[query_id][theirs] for query_id in data.query_ids], name
+
+
+def test_measures_of_all_judged_documents_are_those_of_ir_measures(case: Case) -> None:
+    """Of documents that tie, unjudged ones come first, relevant ones last."""
+    scores, data, table, _ = case
+    run, qrels = {}, {}
+    for query, query_id in enumerate(data.query_ids):
+        grades = dict(zip(data.positives[query].tolist(), data.grades[query].tolist(), strict=True))
+        judged = dict.fromkeys(data.negatives[query].tolist(), 0) | grades
+        order = sorted(range(DOCUMENTS), key=lambda row: (-table[query][row], judged.get(row, -1)))
+        run[query_id] = {f"d{row}": float(DOCUMENTS - place) for place, row in enumerate(order)}
+        qrels[query_id] = {f"d{row}": int(grade) for row, grade in judged.items()}
+    for name in JUDGED:
+        metrics = ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)
+        theirs = {metric.query_id: metric.value for metric in metrics}
+        ours = sample_of(scores, name).values
+        assert ours == pytest.approx([theirs[query_id] for query_id in data.query_ids], abs=1e-12), name
+    assert len(set(sample_of(scores, "Judged@10").values.tolist())) > 3
+
+
+def test_pnd_is_one_minus_the_area_under_the_curve_where_half_of_the_ties_are_added(case: Case) -> None:
+    """The area counts a tie as half in order: ``1 - AUC = (errors - ties / 2) / (p n)``, so ``PND = 1 - AUC +
+    ties / (2 p n)``.
+    """
+    scores, data, table, tied = case
+    ours, all_ties = sample_of(scores, "PND").values, 0
+    for query, row in enumerate(table.astype(np.float32)):
+        relevant = np.isin(np.arange(DOCUMENTS), data.positives[query])
+        ties = int((row[relevant][:, None] == row[~relevant][None]).sum())
+        halves = ties / (2 * relevant.sum() * (~relevant).sum())
+        assert ours[query] == pytest.approx(1 - roc_auc_score(relevant, row) + halves, abs=1e-12)
+        all_ties += ties
+    assert (all_ties > 0) == tied
