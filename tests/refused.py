@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
+Facts = tuple[str, ...]
+
 
 @contextmanager
 def refused(error: type[Exception] | tuple[type[Exception], ...], *facts: str) -> Iterator[None]:
@@ -20,3 +22,14 @@ def refused(error: type[Exception] | tuple[type[Exception], ...], *facts: str) -
 def require_facts(message: str, *facts: str) -> None:
     assert facts
     assert [fact for fact in facts if fact not in message] == [], message
+
+
+@contextmanager
+def one_line(error: type[Exception], *facts: str) -> Iterator[None]:
+    """`refused`, with a message of one line."""
+    with pytest.raises(error) as caught:
+        yield
+    message = str(caught.value)
+    del caught
+    require_facts(message, *facts)
+    assert "\n" not in message, message

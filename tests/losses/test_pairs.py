@@ -16,23 +16,24 @@ from adiabat.losses import embedded_pairs as pairs_module
 from adiabat.losses.embedded_pairs import Guide, Pairs, _check_lengths
 from adiabat.losses.in_batch import in_batch_softmax, pair, samtone
 from tests.losses.test_losses import batch, random
+from tests.refused import Facts, refused
 
 
 @pytest.mark.parametrize("missing", ["shared", "own"])
 def test_a_guide_that_has_not_seen_the_negatives_is_refused(missing: str) -> None:
     pairs = batch()
-    with pytest.raises(ValueError, match="guide must have embeddings of"):
+    with refused(ValueError, "guide must have embeddings of"):
         in_batch_softmax(replace(pairs, guide=replace(pairs.guide, **{missing: None})), temperature=0.1)
 
 
 def test_keys_of_negatives_alone_are_refused() -> None:
-    with pytest.raises(ValueError, match="positive_keys must be given beside keys of negatives"):
+    with refused(ValueError, "positive_keys must be given", "keys of negatives"):
         in_batch_softmax(replace(batch(), positive_keys=None), temperature=0.1)
 
 
 @pytest.mark.parametrize("tile", [None, 1, 7])
 @pytest.mark.parametrize("width", [16, 384])
-def test_a_text_that_repeats_the_positive_is_out_under_a_guide_whatever_the_tiles(
+def test_a_text_that_repeats_the_positive_is_out_under_a_guide_in_any_tile(
     width: int, tile: int | None
 ) -> None:
     # Every positive stands twice: for the guide it is a tie, which no rounding may decide.
@@ -62,28 +63,22 @@ def test_a_positive_of_the_same_query_is_no_negative_wherever_it_stands() -> Non
 
 def test_what_is_known_of_documents_is_refused_where_more_is_compared() -> None:
     for loss in (partial(in_batch_softmax, symmetric=True), samtone, pair):
-        with pytest.raises(
-            ValueError,
-            match="known must be left out of a loss that compares more than queries with documents",
-        ):
+        with refused(ValueError, "known must be left out", "more than queries with documents"):
             loss(batch(), temperature=0.1)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "facts"),
     [
-        ({"positive": torch.ones(1, 6)}, "positive must have 5 rows, got 1"),
-        ({"own": torch.ones(4, 2, 6)}, "own must have 5 rows, got 4"),
-        ({"shared_keys": torch.arange(2)}, "shared_keys must have 3 rows, got 2"),
-        (
-            {"known": torch.zeros(5, 5, dtype=torch.bool)},
-            "known must have a column for each of 8 documents, got 5",
-        ),
-        ({"rows": slice(5, 9)}, "rows must name at least one pair"),
+        ({"positive": torch.ones(1, 6)}, ("positive must", "5 rows", "got 1")),
+        ({"own": torch.ones(4, 2, 6)}, ("own must", "5 rows", "got 4")),
+        ({"shared_keys": torch.arange(2)}, ("shared_keys must", "3 rows", "got 2")),
+        ({"known": torch.zeros(5, 5, dtype=torch.bool)}, ("known must", "a column", "8 documents", "got 5")),
+        ({"rows": slice(5, 9)}, ("rows must", "at least one pair")),
     ],
 )
-def test_parts_that_do_not_belong_together_are_refused(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_parts_that_do_not_belong_together_are_refused(changes: dict[str, object], facts: Facts) -> None:
+    with refused(ValueError, *facts):
         inspect.unwrap(_check_lengths)(SimpleNamespace(**{**vars_of(batch()), **changes}))
 
 
@@ -92,7 +87,7 @@ def vars_of(pairs: Pairs) -> dict[str, object]:
 
 
 def test_half_precision_is_refused_because_sums_would_be_rounded_away() -> None:
-    with pytest.raises(ValueError, match="embeddings must be float32 or float64, got torch.bfloat16"):
+    with refused(ValueError, "embeddings", "float32 or float64", "got torch.bfloat16"):
         Pairs(torch.eye(2).bfloat16(), torch.eye(2).bfloat16())
 
 
