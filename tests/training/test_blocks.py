@@ -1,9 +1,7 @@
 """Blocks found, a frozen prefix reused, and blocks checkpointed, against passes that do neither."""
 
 import weakref
-from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,7 +10,6 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from adiabat.core.errors import ModelError
 from adiabat.models.adapters import add_lora
-from adiabat.models.bulk import TokenTable
 from adiabat.models.compilation import blocks_of
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
@@ -20,10 +17,10 @@ from adiabat.training import passes as passes_module
 from adiabat.training.blocks import RandomState, draws, frozen_prefix
 from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Passes, side_passes
+from tests.refused import refused
 from tests.tiny import KINDS, PAD, POSITIONS, VOCABULARY, Kind, tiny_backbone, tiny_encoder, tiny_tokenizer
+from tests.training.worlds import PICKED, Gradients, assert_alike, passed, table_of
 
-TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two"]
-PICKED = np.array([3, 0, 5, 2, 1])
 SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -32,13 +29,6 @@ SIZES = {
     "intermediate_size": 64,
 }
 PLACES = {"max_position_embeddings": POSITIONS, "pad_token_id": PAD}
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def encoder_of(backbone: nn.Module) -> Encoder:
@@ -54,16 +44,11 @@ def train_from(encoder: Encoder, first: int) -> Encoder:
     return encoder
 
 
-def forwards(
-    encoder: Encoder, chunking: Chunking, *, precision: str = "fp32"
-) -> tuple[list[int], dict[str, Tensor]]:
+def forwards(encoder: Encoder, chunking: Chunking, *, precision: str = "fp32") -> tuple[list[int], Gradients]:
     """How often each block computed, and the gradients; counted inside the blocks, whose own forward may be
     put aside.
     """
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    target = torch.randn(len(PICKED), encoder.width, generator=torch.Generator().manual_seed(0))
     computed: list[int] = []
-    encoder.zero_grad()
     torch.manual_seed(7)
     torch.set_num_threads(1 if encoder.training else 2)
     with side_passes(encoder, precision=precision, chunking=chunking) as passes:
@@ -75,11 +60,8 @@ def forwards(
                 inner.register_forward_hook(
                     lambda module, given, output, number=number: computed.append(number)
                 )
-        (passes.embed(table, PICKED) * target).sum().square().backward()
-    counts = [computed.count(number) for number in range(len(blocks_of(encoder.backbone)))]
-    return counts, {
-        name: weights.grad.clone() for name, weights in encoder.named_parameters() if weights.grad is not None
-    }
+        _, gradients = passed(encoder, passes)
+    return [computed.count(number) for number in range(len(blocks_of(encoder.backbone)))], gradients
 
 
 @pytest.mark.parametrize("adapted", [False, True])
@@ -193,7 +175,7 @@ def test_a_tower_draws_where_any_part_trains():
 
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_frozen_prefix_passes_once_and_changes_no_gradient(
+def test_a_frozen_prefix_passes_once_with_the_same_gradients(
     kind: Kind, dropout: bool, monkeypatch: pytest.MonkeyPatch
 ):
     encoder = train_from(tiny_encoder(kind, layers=3, projection=8), 2).train(dropout)
@@ -204,8 +186,7 @@ def test_a_frozen_prefix_passes_once_and_changes_no_gradient(
     assert chunks >= 3
     assert counts == [chunks, chunks, 2 * chunks]
     assert twice == [2 * chunks] * 3
-    assert found.keys() == wanted.keys()
-    assert all(torch.equal(found[name], gradient) for name, gradient in wanted.items())
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -219,7 +200,7 @@ def test_where_only_a_projection_is_trained_every_block_passes_once(precision: s
 
 def test_what_is_unfrozen_between_steps_shortens_the_prefix():
     encoder = train_from(tiny_encoder(layers=3), 2)
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder)
     with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
         assert passes._manner(passes._towers[0]).prefix == 2
         blocks_of(encoder.backbone)[0].requires_grad_(True)
@@ -232,7 +213,7 @@ def test_what_is_unfrozen_between_steps_shortens_the_prefix():
 @pytest.mark.parametrize("differentiated", [True, False])
 def test_a_record_lives_until_its_chunk_has_its_gradient_or_nobody_can_ask_for_it(differentiated: bool):
     encoder = train_from(tiny_encoder(layers=2), 1)
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder)
     torch.set_num_threads(1)
     alive: list[int] = []
     with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
@@ -257,9 +238,7 @@ def test_a_record_lives_until_its_chunk_has_its_gradient_or_nobody_can_ask_for_i
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_checkpointed_blocks_are_computed_again_and_change_no_gradient(
-    kind: Kind, cached: bool, dropout: bool
-):
+def test_checkpointed_blocks_compute_again_and_change_no_gradient(kind: Kind, cached: bool, dropout: bool):
     encoder = tiny_encoder(kind, layers=2).train(dropout)
     once, wanted = forwards(encoder, Chunking(12, cached))
     again, found = forwards(encoder, Chunking(12, cached, checkpointed=True))
@@ -282,15 +261,12 @@ def test_a_checkpointed_decoder_keeps_no_keys_for_later_tokens_where_it_pads(kin
     encoder = tiny_encoder(kind, layers=2)
     _, found = forwards(encoder, Chunking(64, checkpointed=True, buckets=(16, 64)))
     _, wanted = forwards(encoder, Chunking(64))
-    for name, gradient in wanted.items():
-        torch.testing.assert_close(
-            found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max())
-        )
+    assert_alike(found, wanted)
 
 
 def test_a_checkpointed_pass_keeps_less():
     encoder = tiny_encoder(layers=4)
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder)
     kept = []
     for checkpointed in (False, True):
         sizes: list[int] = []
@@ -307,8 +283,9 @@ def test_a_checkpointed_pass_keeps_less():
 def test_checkpointing_a_backbone_without_blocks_is_refused():
     encoder = tiny_encoder(layers=2)
     encoder.backbone.encoder.layer = nn.ModuleList()
+    chunking = Chunking(12, checkpointed=True)
     with (
-        pytest.raises(ModelError, match="checkpointed must be False for BertModel, which has no blocks"),
-        side_passes(encoder, precision="fp32", chunking=Chunking(12, checkpointed=True)),
+        refused(ModelError, "checkpointed", "must be False", "BertModel", "no blocks"),
+        side_passes(encoder, precision="fp32", chunking=chunking),
     ):
         pass

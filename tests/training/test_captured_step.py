@@ -96,9 +96,7 @@ def test_a_number_of_the_host_stays_as_it_was_recorded() -> None:
 
 
 @pytest.mark.parametrize("line", [AskingLine(), MaskedLine()])
-def test_what_waits_for_the_device_is_not_recorded_and_leaves_weights_and_optimizer_as_they_were(
-    line: Line,
-) -> None:
+def test_what_waits_for_the_device_is_not_recorded_and_moves_no_weight_or_state(line: Line) -> None:
     optimizer = make_optimizer("adamax", [line.weight], learning_rate=0.5, weight_decay=0.0)
     with recording(), pytest.raises(CaptureError, match="not permitted when stream is capturing"):
         CapturedSteps(line, optimizer, EmulatedGraphs(CPU)).take(0, 0.1)

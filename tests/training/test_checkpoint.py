@@ -1,10 +1,14 @@
-"""Checkpoints: whole or not there."""
+"""Checkpoints: whole or not there; what a validation counts for, and signals between steps."""
 
 import errno
 import json
+import math
 import os
 import random
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +19,13 @@ from torch import nn
 
 from adiabat.config.section import OptimizerName
 from adiabat.core.errors import JobError
+from adiabat.runs.run_log import Validation
 from adiabat.training import checkpoint
 from adiabat.training.checkpoint import (
     RECORD,
     TENSORS,
+    Interruption,
+    Position,
     Snapshot,
     optimizer_snapshot,
     read_latest,
@@ -27,6 +34,7 @@ from adiabat.training.checkpoint import (
     write_checkpoint,
 )
 from adiabat.training.optimizers import decay_groups, make_optimizer
+from tests.refused import refused
 
 NAMES: list[OptimizerName] = ["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
 
@@ -130,17 +138,13 @@ def test_if_all_are_damaged_it_is_an_error_that_names_them(tmp_path: Path) -> No
     write(tmp_path, 10, 20)
     for step in (10, 20):
         (tmp_path / f"step-0000000{step}" / TENSORS).write_bytes(b"")
-    with pytest.raises(
-        JobError,
-        match=r"holds no whole checkpoint: checkpoint step-000000020 .* "
-        r"step-000000010 .*; start again in another",
+    with refused(
+        JobError, "no whole checkpoint", "checkpoint step-000000020", "step-000000010", "start again"
     ):
         read_latest(tmp_path)
 
 
-def test_the_next_checkpoint_removes_damaged_ones_of_later_steps_and_what_a_killed_run_had_half_written(
-    tmp_path: Path,
-) -> None:
+def test_the_next_checkpoint_removes_later_damaged_ones_and_half_written_ones(tmp_path: Path) -> None:
     write(tmp_path, 10, 100)
     (tmp_path / "step-000000100" / TENSORS).write_bytes(b"")
     (tmp_path / ".partial-000000015").mkdir()
@@ -152,7 +156,7 @@ def test_the_next_checkpoint_removes_damaged_ones_of_later_steps_and_what_a_kill
 
 
 def test_a_job_whose_directory_is_gone_is_not_made_anew_and_the_advice_fits(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="step-000000010 could not be written: .*; its directory was removed"):
+    with refused(JobError, "step-000000010 could not be written", "its directory was removed"):
         write(tmp_path / "job" / "checkpoints", 10)
     assert list(tmp_path.iterdir()) == []
 
@@ -174,16 +178,14 @@ def test_a_full_disk_is_one_line_and_earlier_checkpoints_stay(
 ) -> None:
     write(tmp_path, 10, 20)
     monkeypatch.setattr(checkpoint, failing, how)
-    with pytest.raises(
-        JobError, match=r"^[^\n]*step-000000030 could not be written: [^\n]*No space left on device[^\n]*$"
-    ):
+    with refused(JobError, "step-000000030 could not be written", "No space left on device"):
         write(tmp_path, 30)
     monkeypatch.undo()
     assert names(tmp_path) == ["step-000000010", "step-000000020"]
     assert latest(tmp_path) == (20, 0)
 
 
-def test_a_checkpoint_has_its_name_only_once_it_is_on_the_disk(
+def test_a_checkpoint_has_its_name_once_it_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[str] = []
@@ -220,7 +222,7 @@ def take(module: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("taken", [0, 3])
-def test_optimizers_and_weights_come_back_bit_for_bit_and_go_on_alike(
+def test_optimizers_and_weights_come_back_bit_for_bit(
     tmp_path: Path, name: OptimizerName, taken: int
 ) -> None:
     module, optimizer = grouped(name, rate=0.01, decay=0.1)
@@ -252,3 +254,105 @@ def test_weights_are_restored_in_place_and_only_those_of_the_prefix() -> None:
     assert module.weight is weight
     assert module.weight.tolist() == [[1.0, 2.0]]
     assert torch.equal(module.bias, bias)
+
+
+# --- What a validation counts for, and signals between steps ---
+
+
+@pytest.mark.parametrize(
+    ("keep", "loss", "errors", "better"),
+    [
+        *(
+            ("both", loss, errors, (loss, errors) == (0.9, 9))
+            for loss in (0.9, 1.0, 1.1, math.nan)
+            for errors in (9, 10, 11)
+        ),
+        *(
+            ("loss", loss, errors, loss == 0.9)
+            for loss in (0.9, 1.0, 1.1, math.nan)
+            for errors in (9, 10, 11)
+        ),
+        *(("last", loss, 11, True) for loss in (0.9, 1.1, math.nan)),
+    ],
+)
+def test_an_epoch_counts_by_its_signals(keep: str, loss: float, errors: int, better: bool) -> None:
+    assert Validation(loss, errors, 100).improves_on(Validation(1.0, 10, 100), keep=keep) is better
+
+
+def test_a_position_comes_back_from_its_record() -> None:
+    position = Position(step=7, epoch=2, best=Validation(0.5, 3, 10, {"RR": 0.8}))
+    assert Position.from_record(asdict(position)) == position
+
+
+@pytest.fixture
+def _ordinary_handlers() -> Iterator[None]:
+    """Python's own, whatever the process was started with."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.usefixtures("_ordinary_handlers")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_noted_and_a_second_ctrl_c_acts_at_once(number: signal.Signals) -> None:
+    with Interruption() as interruption:
+        assert not interruption.requested
+        send(number)
+        assert interruption.requested
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+        assert interruption.requested
+
+
+@pytest.mark.usefixtures("_ordinary_handlers")
+@pytest.mark.parametrize("noted", [False, True])
+def test_handlers_are_afterwards_as_they_were_and_come_back_with_the_first_signal(noted: bool) -> None:
+    acted: list[int] = []
+
+    def own(number: int, frame: object) -> None:
+        acted.append(number)
+
+    def interrupted() -> None:
+        with Interruption():
+            assert signal.getsignal(signal.SIGTERM) is not own
+            if noted:
+                send(signal.SIGINT)
+                send(signal.SIGTERM)
+            raise RuntimeError("broken")
+
+    signal.signal(signal.SIGTERM, own)
+    with pytest.raises(RuntimeError, match="broken"):
+        interrupted()
+    assert acted == [signal.SIGTERM] * noted
+    assert signal.getsignal(signal.SIGTERM) is own
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("_ordinary_handlers")
+def test_a_signal_that_the_process_ignores_stays_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Interruption() as interruption:
+        send(signal.SIGINT)
+        assert not interruption.requested
+        send(signal.SIGTERM)
+        assert interruption.requested
+
+
+@pytest.mark.usefixtures("_ordinary_handlers")
+def test_outside_the_main_thread_nothing_is_changed() -> None:
+    seen: list[object] = []
+
+    def enter() -> None:
+        with Interruption() as interruption:
+            seen.extend((signal.getsignal(signal.SIGINT), interruption.requested))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler, False]

@@ -11,7 +11,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AlbertConfig, AlbertModel
 
 from adiabat.models.adapters import add_lora, train_biases_only
-from adiabat.models.bulk import TokenTable
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import freeze
@@ -22,6 +21,7 @@ from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Group, Passes
 from tests.architectures import flop_counter
 from tests.tiny import KINDS, VOCABULARY, Kind, tiny_encoder, tiny_tokenizer
+from tests.training.worlds import TEXTS, table_of
 
 Prepare = Callable[[Encoder], object]
 
@@ -97,9 +97,7 @@ def tower(kind: Kind = "bert", prepare: Prepare = nothing) -> Encoder:
         (lambda encoder: encoder.requires_grad_(False), (WHOLE, 0, 0)),
     ],
 )
-def test_parameters_passed_forwards_backwards_and_updated_by_hand(
-    prepare: Prepare, passed: tuple[int, int, int]
-) -> None:
+def test_parameters_passed_and_updated_by_hand(prepare: Prepare, passed: tuple[int, int, int]) -> None:
     assert passed_parameters(tower(prepare=prepare)) == PassedParameters(*passed)
 
 
@@ -146,8 +144,6 @@ ONCE = 2 * D * OUT + 2 * D * D
 """The projection, and the pooler, which BERT computes whether or not anyone reads it."""
 POOLING = 2 * D
 """The mean over tokens is a product too."""
-
-TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two"]
 
 WAYS: dict[str, Prepare] = {
     "full": nothing,
@@ -227,7 +223,7 @@ def counted(encoder: Encoder, chunking: Chunking) -> tuple[float, np.ndarray]:
     passes = Passes(
         encoder, precision="fp32", copies=training_copies([encoder], 1, chunking, "fp32"), chunking=chunking
     )
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder)
     with sdpa_kernel(SDPBackend.MATH), flop_counter() as counter:
         torch.autograd.backward(passes.embed(table, np.arange(len(TEXTS))).sum())
     told = passes.operations([Group(table, np.arange(len(TEXTS)))])
@@ -252,9 +248,7 @@ def test_the_formula_of_parameters_is_near_for_short_texts_of_a_wide_tower(way: 
 
 
 @pytest.mark.parametrize("count", [passed_parameters, operations_of])
-def test_counting_leaves_mode_gradients_hooks_and_random_numbers_alone(
-    count: Callable[[Encoder], object],
-) -> None:
+def test_counting_leaves_mode_gradients_and_random_numbers_alone(count: Callable[[Encoder], object]) -> None:
     encoder = tower().train()
     state = torch.get_rng_state()
     count(encoder)

@@ -19,6 +19,7 @@ from tests.dual_encoder.streamed import stream_settings
 from tests.dual_encoder.test_order import settings_for
 from tests.jobs import everything, interrupt_at, log_of, refuse_steps
 from tests.pages import without_pages
+from tests.refused import refused
 from tests.tiny import tiny_dual
 
 Job = Callable[..., Any]
@@ -48,20 +49,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def steps_of(length: int) -> int:
-    return 4 * (length + 1)
+def steps_of(length: int) -> dict[str, Any]:
+    """Settings under which a longer job begins as a shorter one does."""
+    return {"steps": 4 * (length + 1), "schedule": "constant", "warmup_steps": 2}
 
 
 def trained(**tables: Any) -> Job:
     """A training job over one file."""
 
     def job(world: Path, out: Path, *, length: int = 2, **how: Any) -> Any:
-        train = {
-            "steps": steps_of(length),
-            "schedule": "constant",
-            "warmup_steps": 2,
-            **tables.get("train", {}),
-        }
+        train = {**steps_of(length), **tables.get("train", {})}
         return training.run(
             training.job_settings(training.Problem(world / "train"), out, **{**tables, "train": train}), **how
         )
@@ -76,13 +73,7 @@ def mixed(world: Path, out: Path, *, length: int = 2, **how: Any) -> Any:
         job={"model": "tiny", "out": str(out)},
         mixture={"rule": "equal", "exhausted": "cycle", "one_source_per_batch": True},
         batches={"group": {"kind": "topic", "curriculum_steps": 20}, "no_duplicates": True},
-        train={
-            "batch_size": 4,
-            "steps": steps_of(length),
-            "validate_every": 4,
-            "schedule": "constant",
-            "warmup_steps": 2,
-        },
+        train={"batch_size": 4, "validate_every": 4, **steps_of(length)},
         run={"log_every": 1},
     )
     return training.run(settings, **how)
@@ -92,7 +83,7 @@ def streamed(world: Path, out: Path, *, length: int = 2, **how: Any) -> Any:
     """A training job over a stream, with a frozen tower."""
     tables = {
         "towers": {"kind": "asymmetric", "frozen": "document"},
-        "train": {"steps": steps_of(length), "validate_every": 4, "schedule": "constant", "warmup_steps": 2},
+        "train": {"validate_every": 4, **steps_of(length)},
     }
     return training.run(stream_settings(world / "stream", out, **tables), **how)
 
@@ -118,13 +109,7 @@ def distilled(
     tables = {
         "distill": {"teachers": [str(here / "teacher")], "student": str(here / "student"), "out": str(out)},
         "data": {"texts": [str(here / "corpus.jsonl")], "validation_fraction": 0.2},
-        "train": {
-            "steps": steps_of(length),
-            "batch_size": 8,
-            "validate_every": 4,
-            "schedule": "constant",
-            "warmup_steps": 2,
-        },
+        "train": {"batch_size": 8, "validate_every": 4, **steps_of(length)},
         "run": {"device": "cpu"},
     }
     return adiabat.distill_fit(settings=checked(FitSettings, tables), resume=resume)
@@ -186,10 +171,7 @@ def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
     for place, step in enumerate((1, 9)):
         with monkeypatch.context() as patch:
             interrupt_at(step, patch)
-            with pytest.raises(
-                InterruptionError,
-                match=f"stopped at step {step + 1}; make the same call with resume=True to continue",
-            ):
+            with refused(InterruptionError, f"stopped at step {step + 1};", "resume=True"):
                 JOBS[name](world, tmp_path / "job", resume=place > 0)
         assert not (tmp_path / "job" / "model").exists()
     JOBS[name](world, tmp_path / "job", resume=True)
@@ -217,16 +199,16 @@ def test_a_job_is_in_the_way_of_another_and_has_one_writer(
     job = whole(name)
     left = everything(job)
     refuse_steps(monkeypatch)
-    with pytest.raises(JobError, match="holds a job already; continue it with resume=True"):
+    with refused(JobError, str(job), "holds a job already", "resume=True"):
         JOBS[name](world, job)
-    with sole_writer(job), pytest.raises(InUseError, match="job must have one writer at a time"):
+    with sole_writer(job), refused(InUseError, "one writer at a time"):
         JOBS[name](world, job, resume=True)
     assert everything(job) == left
 
 
 @pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])
 @pytest.mark.parametrize("name", ["train", "tune by sgd"])
-def test_resuming_what_is_not_there_says_first_that_it_begins(
+def test_resuming_what_is_not_there_begins(
     world: Path, tmp_path: Path, name: str, made: bool, why: str
 ) -> None:
     notes: list[str] = []

@@ -7,21 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from adiabat.models.bulk import TokenTable
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.kept_graphs import first_that_fit, free_bytes, graph_bytes
 from adiabat.training.passes import Group, Passes, side_passes
 from tests.tiny import Kind, tiny_encoder
+from tests.training.worlds import TEXTS as SIX_TEXTS
+from tests.training.worlds import loss_of, table_of
 
-TEXTS = [
-    "a",
-    "two words",
-    "three short words",
-    "the longest of all the texts in this batch",
-    "",
-    "again two",
-    "and one more of them",
-]
+TEXTS = [*SIX_TEXTS, "and one more of them"]
 PICKED = np.array([3, 1, 0, 6, 5, 2])
 
 
@@ -65,8 +58,7 @@ def test_a_gpu_keeps_what_is_free_beside_the_step(monkeypatch: pytest.MonkeyPatc
 def step(kind: Kind, kept_bytes: int | None, *, dropout: bool) -> tuple[list[torch.Tensor], int, float]:
     """Gradients of a cached batch, forward passes that it took, and their cost."""
     encoder = tiny_encoder(kind, layers=2).train(dropout)
-    table, passed = TokenTable.of(encoder, TEXTS, side="query"), []
-    target = torch.randn(len(PICKED), encoder.width, generator=torch.Generator().manual_seed(0))
+    table, passed = table_of(encoder, TEXTS), []
     with side_passes(
         encoder, precision="fp32", chunking=Chunking(30, cached=True, kept_bytes=kept_bytes)
     ) as passes:
@@ -74,16 +66,14 @@ def step(kind: Kind, kept_bytes: int | None, *, dropout: bool) -> tuple[list[tor
         cost = passes.operations([Group(table, PICKED)])
         for copy in passes._towers[0].copies:
             copy.register_forward_hook(lambda module, given, result: passed.append(len(result)))
-        (passes.embed(table, PICKED) * target).sum().square().backward()
+        loss_of(passes.embed(table, PICKED)).backward()
         assert cost == passes.operations([Group(table, PICKED)])
     return [weights.grad for weights in encoder.parameters() if weights.grad is not None], sum(passed), cost
 
 
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize(("kind", "half"), [("bert", 150_000), ("t5", 250_000)])
-def test_kept_graphs_change_no_gradient_and_are_not_computed_again(
-    kind: Kind, half: int, dropout: bool
-) -> None:
+def test_kept_graphs_change_no_gradient_and_compute_once(kind: Kind, half: int, dropout: bool) -> None:
     again, twice, dear = step(kind, 0, dropout=dropout)
     assert twice == 2 * len(PICKED)
     kept, once, cheap = step(kind, 10**12, dropout=dropout)
@@ -100,7 +90,7 @@ def test_kept_graphs_change_no_gradient_and_are_not_computed_again(
 def test_without_caching_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Passes, "_bytes_per_token", lambda *_: pytest.fail("there is nothing to keep"))
     encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder, TEXTS)
     Passes(encoder, precision="fp32", chunking=Chunking(30, kept_bytes=1)).embed(
         table, PICKED
     ).sum().backward()
@@ -113,8 +103,7 @@ def test_without_caching_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradients() -> None:
     expected, _, _ = step("bert", 10**12, dropout=True)
     encoder = tiny_encoder("bert", layers=2).train()
-    table, lengths = TokenTable.of(encoder, TEXTS, side="query"), []
-    target = torch.randn(len(PICKED), encoder.width, generator=torch.Generator().manual_seed(0))
+    table, lengths = table_of(encoder, TEXTS), []
     # Without caching at first, as whoever did not expect a shortage.
     with side_passes(encoder, precision="fp32", chunking=Chunking(60, kept_bytes=10**12)) as passes:
         assert passes.relieve() == 30
@@ -123,7 +112,7 @@ def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradie
             lambda module, given, result: lengths.append(sum(given[0].layout.lengths))
         )
         torch.manual_seed(3)
-        (passes.embed(table, PICKED) * target).sum().square().backward()
+        loss_of(passes.embed(table, PICKED)).backward()
     # Each chunk passes twice.
     assert lengths == [*lengths[: len(lengths) // 2], *lengths[: len(lengths) // 2]]
     assert max(lengths) <= max(30, int(table.lengths.max()))
@@ -137,7 +126,7 @@ def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradie
 
 def test_what_is_free_also_holds_a_graph_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = tiny_encoder("bert").eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder, TEXTS)
     monkeypatch.setattr(Passes, "_bytes_per_token", lambda self, group, piece, manner: 1.0)
     for free, stated in (
         (table.lengths.sum(), None),

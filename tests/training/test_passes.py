@@ -1,6 +1,5 @@
 """Passes in chunks and side by side, of one group of texts or several, against one pass for each."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from adiabat.training.gradient_cache import Chunking, size_of, training_copies
 from adiabat.training.passes import Group, Passes, side_passes
 from tests.losses.test_losses import LOSSES
 from tests.tiny import KINDS, Kind, tiny_encoder
+from tests.training.worlds import PICKED, TEXTS, assert_alike, gradients_of, passed, table_of
 
-TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two"]
 DOCUMENTS = [
     "the longest of all the texts in this batch",
     "one of middling length",
@@ -42,46 +41,7 @@ CHUNKINGS = [
     Chunking(24, buckets=(8, 24)),
 ]
 CACHED = Chunking(12, cached=True)
-Gradients = dict[str, Tensor]
-
-
-@pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-def table_of(encoder: Encoder) -> TokenTable:
-    return TokenTable.of(encoder, TEXTS, side="query")
-
-
-def gradients_of(*towers: Encoder) -> Gradients:
-    """By the tower and the name."""
-    named = [
-        (f"{number} {name}", weights.grad)
-        for number, tower in enumerate(towers)
-        for name, weights in tower.named_parameters()
-    ]
-    return {name: gradient.clone() for name, gradient in named if gradient is not None}
-
-
-def passed(encoder: Encoder, passes: Passes, picked: np.ndarray) -> tuple[Tensor, Gradients]:
-    """Embeddings of some texts, and the gradients of a sum over them."""
-    target = torch.randn(len(picked), encoder.width, generator=torch.Generator().manual_seed(0))
-    encoder.zero_grad()
-    embeddings = passes.embed(table_of(encoder), picked)
-    (embeddings * target).sum().square().backward()
-    return embeddings.detach(), gradients_of(encoder)
-
-
-def check(found: Gradients, wanted: Gradients) -> None:
-    assert found.keys() == wanted.keys()
-    for name, gradient in wanted.items():
-        torch.testing.assert_close(
-            found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max())
-        )
+pytestmark = pytest.mark.usefixtures("two_threads")
 
 
 def counting(*copies: Encoder) -> list[int]:
@@ -98,24 +58,20 @@ def counting(*copies: Encoder) -> list[int]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("tokens", [None, 1, 12, 1000])
-def test_halves_and_chunks_give_the_embeddings_and_gradients_of_one_pass(
-    kind: Kind, cached: bool, tokens: int
-):
-    encoder, picked = tiny_encoder(kind).eval(), np.array([3, 0, 5, 2, 1])
+def test_halves_and_chunks_give_what_one_pass_gives(kind: Kind, cached: bool, tokens: int):
+    encoder, picked = tiny_encoder(kind).eval(), PICKED
     one, plain = passed(encoder, Passes(encoder, precision="fp32"), picked)
     with side_passes(encoder, precision="fp32", chunking=Chunking(tokens, cached)) as passes:
         chunked, found = passed(encoder, passes, picked)
         _, again = passed(encoder, passes, picked)
     torch.testing.assert_close(chunked, one)
-    check(found, plain)
+    assert_alike(found, plain)
     assert all(torch.equal(gradient, again[name]) for name, gradient in found.items())
 
 
 @pytest.mark.parametrize("loss", [*LOSSES])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropout_on(
-    loss: str, threads: int
-):
+def test_cached_gradients_are_those_of_kept_graphs_under_every_loss_and_dropout(loss: str, threads: int):
     found = []
     torch.set_num_threads(threads)
     for cached in (False, True):
@@ -136,9 +92,7 @@ def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropo
 @pytest.mark.parametrize(
     ("kind", "threads"), [("bert", 2), ("xlm-roberta", 2), ("llama", 2), ("gpt-neox", 2), ("t5", 1)]
 )
-def test_with_dropout_on_random_numbers_come_in_an_order_of_their_own_or_from_one_thread(
-    kind: Kind, threads: int
-):
+def test_dropout_draws_in_an_order_of_its_own_or_from_one_thread(kind: Kind, threads: int):
     encoder, found = tiny_encoder(kind).train(), []
     with side_passes(encoder, precision="fp32") as passes:
         assert passes._threads == threads
@@ -182,8 +136,8 @@ def test_gradients_add_to_what_is_there_and_weights_are_frozen_and_unfrozen_betw
         encoder.zero_grad()
         passes.embed(table_of(encoder), np.arange(5))[:, 0].sum().backward()
     assert plain.keys() - found.keys() == {f"0 {second}"}
-    check(found, {name: plain[name] for name in found})
-    check(added, {name: found[name] + gradient for name, gradient in gradients_of(encoder).items()})
+    assert_alike(found, {name: plain[name] for name in found})
+    assert_alike(added, {name: found[name] + gradient for name, gradient in gradients_of(encoder).items()})
 
 
 @pytest.mark.parametrize("trainable", [True, False])
@@ -289,7 +243,7 @@ def check_together(
         found.append(([rows.detach() for rows in embeddings], gradients_of(query, document)))
     (wanted, plain), (joined, gradients) = found
     torch.testing.assert_close(joined, wanted)
-    check(gradients, plain)
+    assert_alike(gradients, plain)
     return embeddings
 
 
@@ -400,9 +354,7 @@ DIRECTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", DIRECTIONS)
 @pytest.mark.parametrize("tokens", [1, 40, 10_000])
-def test_the_cached_loss_and_all_gradients_are_those_of_sentence_transformers(
-    name: str, tokens: int, tmp_path: Path
-) -> None:
+def test_the_cached_loss_and_all_gradients_are_the_peers(name: str, tokens: int, tmp_path: Path) -> None:
     encoder = tiny_encoder().eval()
     save(DualEncoder(encoder, encoder), tmp_path / "model")
     model = SentenceTransformer(str(tmp_path / "model"), device="cpu").eval()

@@ -8,9 +8,7 @@ from adiabat.training.time_limit import PAGE_SECONDS, PASSES_OF_WRITING, seconds
 from tests.tiny import tiny_dual, tiny_encoder
 
 
-def test_writing_takes_several_times_as_long_as_a_digest_of_the_weights(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_writing_takes_several_times_as_long_as_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     now, digests = [0.0], [0]
 
     class Digest:

@@ -36,9 +36,7 @@ def test_changes_worked_by_hand_in_the_given_order() -> None:
 
 
 @pytest.mark.parametrize("unit", [1, 8])
-def test_changes_agree_with_numpy_over_many_chunks_in_any_unit(
-    monkeypatch: pytest.MonkeyPatch, unit: int
-) -> None:
+def test_changes_agree_with_numpy_over_many_chunks(monkeypatch: pytest.MonkeyPatch, unit: int) -> None:
     monkeypatch.setattr(layers, "_CHUNK", 7)
     before, after = (torch.randn(5, 11, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
     (change,) = layer_changes({"w": unit * before}, {"w": unit * after})

@@ -2,8 +2,6 @@
 their texts.
 """
 
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,13 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from adiabat.models import compilation
-from adiabat.models.bulk import TokenTable
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import freeze
-from adiabat.training.gradient_cache import Chunking, evenly, pieces_of, shared_out
+from adiabat.training.gradient_cache import Chunking, RoundedWeights, evenly, pieces_of, shared_out
 from adiabat.training.passes import Passes, side_passes
 from tests.tiny import KINDS, Kind, tiny_encoder
+from tests.training.worlds import Gradients, assert_alike, passed, table_of
 
 SIX = np.array([9, 3, 8, 2, 4, 1])
 
@@ -84,32 +81,8 @@ BUCKETS = (16, 24, 64)
 PICKED = np.array([14, 0, 7, 3, 12, 5, 9])
 
 
-@pytest.fixture
-def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Compiles nothing, and notes the graphs that were to be."""
-    noted: list[str] = []
-
-    def note(graph: torch.fx.GraphModule, given: list[Any]) -> torch.fx.GraphModule:
-        noted.append(graph.code)
-        return graph
-
-    monkeypatch.setattr(compilation, "COMPILER", note)
-    torch._dynamo.reset()
-    # Torch hides this warning of its own, but not where warnings are errors.
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
-        yield noted
-    torch._dynamo.reset()
-
-
-def embedded(encoder: Encoder, passes: Passes, picked: np.ndarray) -> tuple[Tensor, dict[str, Tensor]]:
-    target = torch.randn(len(picked), encoder.width, generator=torch.Generator().manual_seed(0))
-    encoder.zero_grad()
-    embeddings = passes.embed(TokenTable.of(encoder, TEXTS, side="query"), picked)
-    (embeddings * target).sum().square().backward()
-    return embeddings.detach(), {
-        name: weights.grad for name, weights in encoder.named_parameters() if weights.grad is not None
-    }
+def embedded(encoder: Encoder, passes: Passes, picked: np.ndarray) -> tuple[Tensor, Gradients]:
+    return passed(encoder, passes, picked, TEXTS)
 
 
 def check_alike(encoder: Encoder, passes: Passes, picked: np.ndarray) -> None:
@@ -117,11 +90,7 @@ def check_alike(encoder: Encoder, passes: Passes, picked: np.ndarray) -> None:
     embeddings, found = embedded(encoder, passes, picked)
     wanted, gradients = embedded(encoder, Passes(encoder, precision="fp32"), picked)
     torch.testing.assert_close(embeddings, wanted, rtol=1e-4, atol=1e-5)
-    assert found.keys() == gradients.keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(
-            found[name], gradient, rtol=1e-3, atol=1e-5 * float(1 + gradient.abs().max())
-        )
+    assert_alike(found, gradients, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -142,7 +111,7 @@ def test_rows_that_fill_a_chunk_up_spoil_no_pooling(pooling: str):
 
 def test_many_random_batches_have_few_shapes():
     encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder, TEXTS)
     random = np.random.default_rng(0)
     shapes: set[tuple[int, ...]] = set()
     with side_passes(encoder, precision="fp32", chunking=Chunking(64, buckets=BUCKETS)) as passes:
@@ -155,9 +124,7 @@ def test_many_random_batches_have_few_shapes():
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
-def test_compiled_blocks_have_one_graph_for_batches_of_every_shape_and_the_same_gradients(
-    kind: Kind, graphs: list[str]
-):
+def test_compiled_blocks_have_one_graph_for_every_shape_and_equal_gradients(kind: Kind, graphs: list[str]):
     encoder = tiny_encoder(kind).eval()
     random = np.random.default_rng(0)
     with side_passes(encoder, precision="fp32", chunking=Chunking(64, compiled=True)) as passes:
@@ -171,7 +138,7 @@ def test_compiled_blocks_have_one_graph_for_batches_of_every_shape_and_the_same_
 
 def test_more_graphs_than_the_compiler_would_keep_by_itself_are_all_compiled(graphs: list[str]):
     encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder, TEXTS)
     with (
         torch._dynamo.config.patch(recompile_limit=1),
         side_passes(encoder, precision="fp32", chunking=Chunking(compiled=True)) as passes,
@@ -199,3 +166,38 @@ def test_cached_dropout_is_replayed_in_a_compiled_backbone(graphs: list[str]):
             found.append(embedded(encoder, passes, np.array([3, 0, 5, 2])))
     assert graphs
     torch.testing.assert_close(found[1], found[0])
+
+
+# --- Weights in bfloat16, rounded once a step, against autocast, which rounds them in every chunk ---
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_rounded_once_a_step_give_every_bit_of_autocasts_gradients(
+    kind: Kind, cached: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for renewed in (True, False):
+        encoder = tiny_encoder(kind, layers=2, projection=9).eval()
+        if not renewed:
+            monkeypatch.setattr(RoundedWeights, "renew", lambda self: None)
+        with side_passes(encoder, precision="bf16", chunking=Chunking(12, cached)) as passes:
+            for _ in range(2):
+                embeddings, gradients = passed(encoder, passes, np.array([3, 1, 0, 2, 5]))
+                with torch.no_grad():
+                    for weights in encoder.parameters():
+                        weights.add_(0 if weights.grad is None else weights.grad, alpha=-0.01)
+        found.append((embeddings, gradients))
+    assert found[0][0].equal(found[1][0])
+    assert found[0][1].keys() == found[1][1].keys()
+    for name, gradient in found[0][1].items():
+        assert gradient.equal(found[1][1][name]), name
+
+
+def test_rounded_weights_stay_in_the_copies() -> None:
+    encoder = tiny_encoder().eval()
+    with side_passes(encoder, precision="bf16") as passes:
+        passed(encoder, passes, np.array([3, 1]))
+        assert any("weight" in vars(layer) for copy in passes._towers[0].copies for layer in copy.modules())
+    assert not any("weight" in vars(layer) for layer in encoder.modules())
+    assert {weights.dtype for weights in encoder.parameters()} == {torch.float32}
