@@ -4,7 +4,7 @@ be equal.
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,18 @@ from adiabat.models.embedding_head import EncoderSettings, Pooling
 from adiabat.models.st_modules import FAMILIES, FILES
 from adiabat.models.towers import DualEncoder
 from tests.models.static_models import word_table, word_tokenizer
+from tests.models.worlds import (
+    LIMITS,
+    POOLING,
+    ROOT,
+    ROUTER,
+    TOKENIZER,
+    Build,
+    after,
+    edited,
+    renamed,
+    written,
+)
 from tests.tiny import VOCABULARY, Kind, edit, save_tiny, tiny_backbone, tiny_tokenizer, write
 
 TEXTS = [
@@ -34,11 +46,6 @@ TEXTS = [
     ),
     *("river bank rise of a b c d e", "the cat on the moon"),
 ]
-
-Build = Callable[[Path], object]
-
-LIMITS = "sentence_bert_config.json"
-ROOT = "config_sentence_transformers.json"
 
 
 def peer_of(folder: Path) -> SentenceTransformer:
@@ -74,41 +81,18 @@ def model(
 
 def changed(name: str, *, of: Build | None = None, **values: object) -> Build:
     """A directory with other values in one of its files."""
-
-    def build(folder: Path) -> None:
-        (of or model())(folder)
-        edit(folder, name, **values)
-
-    return build
+    return after(of or model(), edited(name, **values))
 
 
-def replaced(name: str, content: object, *, of: Build | None = None) -> Build:
+def replaced(name: str, content: object) -> Build:
     """A directory with one file of another content."""
-
-    def build(folder: Path) -> None:
-        (of or model())(folder)
-        write(folder, name, content)
-
-    return build
-
-
-def limits_in(name: str) -> Build:
-    """A directory whose limit stands in a file of an old name."""
-
-    def build(folder: Path) -> None:
-        model()(folder)
-        (folder / LIMITS).rename(folder / name)
-
-    return build
+    return after(model(), written(name, content))
 
 
 def without_limits(kind: Kind, tokenizer_limit: int) -> Build:
-    def build(folder: Path) -> None:
-        model(kind)(folder)
-        write(folder, LIMITS, {"max_seq_length": None, "do_lower_case": False})
-        edit(folder, "tokenizer_config.json", model_max_length=tokenizer_limit)
-
-    return build
+    """A directory with no limit but that of its tokenizer."""
+    none = written(LIMITS, {"max_seq_length": None, "do_lower_case": False})
+    return after(model(kind), none, edited(TOKENIZER, model_max_length=tokenizer_limit))
 
 
 def with_modules(*extra: nn.Module, root: dict[str, object] | None = None) -> Build:
@@ -157,14 +141,14 @@ def routes(
 
     def build(folder: Path) -> None:
         save_tiny(folder, settings=EncoderSettings(max_tokens=24), shared=False)
-        record = json.loads((folder / "router_config.json").read_text())
+        record = json.loads((folder / ROUTER).read_text())
         structure = dict(
             zip(names, (record["structure"]["query"], record["structure"]["document"]), strict=True)
         )
         record |= {"structure": structure, "parameters": parameters or {"allow_empty_key": True}}
-        write(folder, "router_config.json", record)
+        write(folder, ROUTER, record)
         if old:
-            (folder / "router_config.json").rename(folder / "config.json")
+            (folder / ROUTER).rename(folder / "config.json")
             write(
                 folder,
                 "modules.json",
@@ -172,6 +156,22 @@ def routes(
             )
 
     return build
+
+
+def router(
+    folder: Path, *, seeds: tuple[int, int] = (1, 2), top: nn.Module | None = None, on_top: bool = False
+) -> None:
+    """What sentence-transformers saves of two backbones, with one more module in each or after both."""
+    routes = []
+    for seed, side in zip(seeds, SIDES, strict=True):
+        backbone = folder.parent / side
+        tiny_backbone(seed=seed).save_pretrained(backbone)
+        tiny_tokenizer().save_pretrained(backbone)
+        inside = [top] if top and not on_top else []
+        routes.append([peers.Transformer(str(backbone)), peers.Pooling(32, pooling_mode="mean"), *inside])
+    both = peers.Router.for_query_document(query_modules=routes[0], document_modules=routes[1])
+    modules = [both, *([top] if top and on_top else []), peers.Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save_pretrained(str(folder), create_model_card=False)
 
 
 def static(*, cut: str | None = None) -> Build:
@@ -261,20 +261,19 @@ SIDES_MAPPED = {"('query', 'text')": "ask", "('document', None)": "tell"}
 
 DIRECTORIES: dict[str, Build] = {
     **{f"pooling {name}": model(pooling=name) for name in ("mean", "cls", "max", "weighted_mean", "last")},
-    **{f"limit of {family}": limits_in(name) for family, name in zip(FAMILIES, FILES, strict=True)},
-    "pooling: no mode": replaced(
-        "1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode_mean_tokens": False}
-    ),
+    **{
+        f"limit of {family}": after(model(), renamed(LIMITS, name))
+        for family, name in zip(FAMILIES, FILES, strict=True)
+    },
+    "pooling: no mode": replaced(POOLING, {"embedding_dimension": 32, "pooling_mode_mean_tokens": False}),
     "pooling: flags of version 2": replaced(
-        "1_Pooling/config.json",
+        POOLING,
         {"word_embedding_dimension": 32, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
     ),
-    "pooling: a list of one": replaced(
-        "1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": ["max"]}
-    ),
-    "pooling: include_prompt": changed("1_Pooling/config.json", of=model(prompts=True), include_prompt=False),
+    "pooling: a list of one": replaced(POOLING, {"embedding_dimension": 32, "pooling_mode": ["max"]}),
+    "pooling: include_prompt": changed(POOLING, of=model(prompts=True), include_prompt=False),
     "pooling: include_prompt of a decoder": changed(
-        "1_Pooling/config.json", of=model("llama", prompts=True), include_prompt=False
+        POOLING, of=model("llama", prompts=True), include_prompt=False
     ),
     "t5": whole_t5,
     "xlm-roberta": model("xlm-roberta", prompts=True),
@@ -304,11 +303,11 @@ DIRECTORIES: dict[str, Build] = {
     ),
     "root: prompts": model(prompts=True),
     "root: of version 2": replaced(ROOT, {"__version__": {"sentence_transformers": "2.0.0"}}),
-    "tokenizer_config: truncation_side": changed("tokenizer_config.json", truncation_side="left"),
+    "tokenizer_config: truncation_side": changed(TOKENIZER, truncation_side="left"),
     "transformer: truncation_side": changed(LIMITS, processor_kwargs=LEFT),
     "transformer: truncation_side by its old name": changed(LIMITS, tokenizer_args=LEFT),
     "transformer: model_max_length": changed(LIMITS, tokenizer_args={"model_max_length": 9}),
-    "tokenizer_config: no limit": changed("tokenizer_config.json", model_max_length=float("inf")),
+    "tokenizer_config: no limit": changed(TOKENIZER, model_max_length=float("inf")),
     "transformer: config_args": changed(LIMITS, config_args={"layer_norm_eps": 0.5}),
     "transformer: config_kwargs with fewer blocks": changed(
         LIMITS, of=model(layers=2), config_kwargs={"num_hidden_layers": 1}

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as peers
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -22,16 +21,18 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
+from tests.commands import DOCUMENTS, PAIRS, lines
 from tests.models.peer_directories import (
     DIRECTORIES,
     LEFT,
-    LIMITS,
     TEXTS,
     assert_same_vectors,
     dense,
     peer_of,
+    router,
     with_modules,
 )
+from tests.models.worlds import LIMITS, ROOT, ROUTER, TOKENIZER
 from tests.tiny import (
     KINDS,
     Kind,
@@ -42,7 +43,6 @@ from tests.tiny import (
     save_tiny,
     tiny_dual,
     tiny_encoder,
-    write,
 )
 
 SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
@@ -68,9 +68,7 @@ def test_what_changes_vectors_changes_the_fingerprint(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)
-def test_a_directory_gives_the_vectors_of_sentence_transformers_as_it_is_and_saved_again(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_directory_gives_the_peers_vectors_as_it_is_and_saved_again(name: str, tmp_path: Path) -> None:
     DIRECTORIES[name](tmp_path / "model")
     model = load(tmp_path / "model")
     assert_same_vectors(model, tmp_path / "model", alone=True)
@@ -97,15 +95,8 @@ def test_a_tuned_model_keeps_what_its_directory_said(tmp_path: Path) -> None:
         config_args={"layer_norm_eps": 0.1},
         tokenizer_args=LEFT,
     )
-    corpus = "".join(
-        json.dumps({"_id": f"d{i}", "text": f"document {i} of some length"}) + "\n" for i in range(16)
-    )
-    pairs = "".join(
-        json.dumps({"query": f"question {i}", "pos": [f"d{i}"], "neg": [f"d{(i + 1) % 16}"]}) + "\n"
-        for i in range(16)
-    )
-    write(tmp_path, "corpus.jsonl", corpus)
-    write(tmp_path, "pairs.jsonl", pairs)
+    lines(tmp_path / "corpus.jsonl", DOCUMENTS)
+    lines(tmp_path / "pairs.jsonl", PAIRS)
     short = checked(
         TuneSettings,
         {
@@ -141,24 +132,17 @@ def test_what_is_written_does_not_depend_on_what_was_encoded_before(tmp_path: Pa
 # What sentence-transformers saves, we load.
 
 
-def router(folder: Path, query_seed: int, document_seed: int) -> SentenceTransformer:
-    routes = {}
-    for side, seed in (("query", query_seed), ("document", document_seed)):
-        path = folder / side
-        encoder = tiny_encoder(seed=seed)
-        encoder.backbone.save_pretrained(path)
-        encoder.tokenizer.save_pretrained(path)
-        routes[side] = [peers.Transformer(str(path)), peers.Pooling(32, pooling_mode="mean")]
-    both = peers.Router.for_query_document(query_modules=routes["query"], document_modules=routes["document"])
-    return SentenceTransformer(modules=[both, peers.Normalize()], device="cpu")
+def structure_of(folder: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads((folder / ROUTER).read_text())["structure"]
+    return found
 
 
 def test_routes_that_share_a_transformer_share_it_after_loading_and_after_saving(tmp_path: Path) -> None:
-    router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
-    structure = json.loads((tmp_path / "saved/router_config.json").read_text())["structure"]
+    router(tmp_path / "saved")
+    structure = structure_of(tmp_path / "saved")
     structure["query"][0] = structure["document"][0]
     edit(tmp_path / "saved", structure["query"][1] + "/config.json", pooling_mode="cls")
-    edit(tmp_path / "saved", "router_config.json", structure=structure)
+    edit(tmp_path / "saved", ROUTER, structure=structure)
     model = load(tmp_path / "saved")
     assert not model.shared
     assert model.query.backbone is model.document.backbone
@@ -175,7 +159,7 @@ def test_similarity_default_prompt_and_other_prompts_survive_saving(tmp_path: Pa
         "prompts": {"query": "q: ", "document": "d: ", "clustering": "c: "},
         "default_prompt_name": "clustering",
     }
-    edit(save_tiny(tmp_path / "one"), "config_sentence_transformers.json", **stated, similarity_fn_name="dot")
+    edit(save_tiny(tmp_path / "one"), ROOT, **stated, similarity_fn_name="dot")
     save(load(tmp_path / "one"), tmp_path / "two")
     peer, before = peer_of(tmp_path / "two"), peer_of(tmp_path / "one")
     assert peer.similarity_fn_name == "dot"
@@ -195,9 +179,7 @@ def test_other_settings_of_a_loaded_model_share_its_weights(tmp_path: Path) -> N
     assert override(model, {}) is model
 
 
-def test_models_that_sentence_transformers_knows_by_name_leave_the_prompt_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_known_by_name_leave_the_prompt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_tiny(tmp_path)
     monkeypatch.setattr("adiabat.models.loading.local_folder", lambda name, **_: tmp_path)
     assert not load("hkunlp/instructor-base").query.settings.pool_prompt
@@ -210,7 +192,7 @@ def test_models_that_sentence_transformers_knows_by_name_leave_the_prompt_out(
 )
 def test_other_names_of_the_document_prompt_are_found(prompts: dict[str, str | None], tmp_path: Path) -> None:
     save_tiny(tmp_path)
-    edit(tmp_path, "config_sentence_transformers.json", prompts=prompts)
+    edit(tmp_path, ROOT, prompts=prompts)
     settings = load(tmp_path).query.settings
     assert (settings.query_prompt, settings.document_prompt) == ("q: ", "p: ")
 
@@ -263,11 +245,8 @@ def test_weights_in_several_files_load(tmp_path: Path) -> None:
 def cased_word_pieces(folder: Path) -> Path:
     """A model with a tokenizer of its own class, which rebuilds its normaliser when loaded."""
     save_tiny(folder)
-    pieces = {
-        token: i
-        for i, token in enumerate(["[UNK]", "[PAD]", "[SEP]", "[CLS]", "[MASK]", "river", "River", "rise"])
-    }
-    tokenizer = BertTokenizer(vocab=pieces, do_lower_case=False)
+    pieces = ("[UNK]", "[PAD]", "[SEP]", "[CLS]", "[MASK]", "river", "River", "rise")
+    tokenizer = BertTokenizer(vocab={token: i for i, token in enumerate(pieces)}, do_lower_case=False)
     assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
     assert isinstance(tokenizer.backend_tokenizer.model, WordPiece)
     tokenizer.save_pretrained(folder)
@@ -278,7 +257,7 @@ def test_lower_casing_beside_the_tokenizer_is_done_once_and_survives_saving(tmp_
     texts = ["River RISE", "river rise"]
     cased = lists(load(cased_word_pieces(tmp_path / "model")).query.tokenize(texts, side="query"))
     assert cased[0] != cased[1]
-    edit(tmp_path / "model", "sentence_bert_config.json", do_lower_case=True)
+    edit(tmp_path / "model", LIMITS, do_lower_case=True)
     model = load(tmp_path / "model")
     lowered = lists(model.query.tokenize(texts, side="query"))
     assert lowered[0] == lowered[1] == cased[1]
@@ -291,18 +270,14 @@ def test_lower_casing_beside_the_tokenizer_is_done_once_and_survives_saving(tmp_
 
 
 def test_routes_of_the_same_modules_are_one_tower(tmp_path: Path) -> None:
-    router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
-    structure = json.loads((tmp_path / "saved/router_config.json").read_text())["structure"]
-    edit(
-        tmp_path / "saved",
-        "router_config.json",
-        structure={"query": structure["document"], "document": structure["document"]},
-    )
+    router(tmp_path / "saved")
+    structure = structure_of(tmp_path / "saved")
+    edit(tmp_path / "saved", ROUTER, structure=dict.fromkeys(SIDES, structure["document"]))
     assert load(tmp_path / "saved").shared
 
 
 def test_a_limit_of_the_user_is_that_of_both_sides(tmp_path: Path) -> None:
-    edit(save_tiny(tmp_path), "sentence_bert_config.json", query_length=9, document_length=30)
+    edit(save_tiny(tmp_path), LIMITS, query_length=9, document_length=30)
     settings = load(tmp_path, settings={"max_tokens": 20}).query.settings
     assert (settings.limit("query"), settings.limit("document")) == (20, 20)
     assert override(load(tmp_path), {"max_tokens": 21}).query.settings.limit("query") == 21
@@ -313,10 +288,8 @@ def test_towers_of_one_backbone_with_limits_of_their_own_keep_them(tmp_path: Pat
     query = model.query.with_settings(replace(model.query.settings, query_max_tokens=9))
     save(DualEncoder(query, model.document), tmp_path / "two")
     again = load(tmp_path / "two")
-    assert [again.tower(side).settings.limit(side) for side in SIDES] == [
-        9,
-        model.document.settings.max_tokens,
-    ]
+    limits = [again.tower(side).settings.limit(side) for side in SIDES]
+    assert limits == [9, model.document.settings.max_tokens]
     assert_same_vectors(again, tmp_path / "two")
 
 
@@ -331,10 +304,10 @@ def test_towers_of_one_backbone_with_limits_of_their_own_keep_them(tmp_path: Pat
         ("t5", 10**30, 512),
     ],
 )
-def test_a_text_is_cut_at_the_lesser_of_the_limits(
+def test_a_text_is_cut_at_the_least_limit(
     kind: Kind, tokenizer_limit: int, limit: int, tmp_path: Path
 ) -> None:
-    edit(save_plain(tmp_path, kind), "tokenizer_config.json", model_max_length=tokenizer_limit)
+    edit(save_plain(tmp_path, kind), TOKENIZER, model_max_length=tokenizer_limit)
     assert load(tmp_path).query.settings.max_tokens == limit
 
 

@@ -5,13 +5,13 @@ shared, there and here.
 import ast
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as peers
 from torch import nn
 
@@ -20,8 +20,9 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load
 from adiabat.models.saving import QUERY_ARGUMENTS, model_card, save
 from adiabat.models.towers import DualEncoder, TowerKind, build_towers
-from tests.models.peer_directories import TEXTS, assert_same_vectors, peer_of
-from tests.tiny import Kind, files_of, tiny_backbone, tiny_dual, tiny_encoder, tiny_tokenizer
+from tests.models.peer_directories import TEXTS, assert_same_vectors, dense, peer_of, router
+from tests.models.worlds import ROOT, ROUTER
+from tests.tiny import Kind, files_of, tiny_dual, tiny_encoder
 
 SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
 TOWERS: tuple[TowerKind, ...] = get_args(TowerKind)
@@ -40,9 +41,7 @@ def trained(kind: TowerKind, family: Kind = "bert", *, width: int | None = 8) ->
 
 @pytest.mark.parametrize("family", ["bert", "t5", "llama"])
 @pytest.mark.parametrize("kind", TOWERS)
-def test_embeddings_are_equal_before_saving_after_loading_and_in_sentence_transformers(
-    kind: TowerKind, family: Kind, tmp_path: Path
-) -> None:
+def test_embeddings_survive_saving_and_are_the_peers(kind: TowerKind, family: Kind, tmp_path: Path) -> None:
     model = trained(kind, family)
     save(model, tmp_path)
     again = load(tmp_path)
@@ -59,22 +58,20 @@ def test_embeddings_are_equal_before_saving_after_loading_and_in_sentence_transf
 
 def test_a_shared_projection_is_named_in_both_routes_and_stays_one_object(tmp_path: Path) -> None:
     save(trained("shared_projection"), tmp_path)
-    structure = json.loads((tmp_path / "router_config.json").read_text())["structure"]
+    structure = json.loads((tmp_path / ROUTER).read_text())["structure"]
     assert [name for name in structure["query"] if name in structure["document"]] == ["query_2_Dense"]
     model = load(tmp_path)
     assert model.query.projections[-1] is model.document.projections[-1]
     assert model.query.backbone is not model.document.backbone
-    router = peer_of(tmp_path)[0]
-    assert isinstance(router, peers.Router)
-    routes: Any = router.sub_modules
+    both = peer_of(tmp_path)[0]
+    assert isinstance(both, peers.Router)
+    routes: Any = both.sub_modules
     assert routes["query"][2] is routes["document"][2]
     assert routes["query"][0] is not routes["document"][0]
 
 
 @pytest.mark.parametrize(("kind", "parts"), [("shared", 2), ("asymmetric", 4), ("shared_projection", 3)])
-def test_every_part_is_on_disk_once_and_saved_again_alike(
-    kind: TowerKind, parts: int, tmp_path: Path
-) -> None:
+def test_every_part_is_saved_once_and_again_alike(kind: TowerKind, parts: int, tmp_path: Path) -> None:
     save(trained(kind), tmp_path / "one")
     assert len(list((tmp_path / "one").rglob("model.safetensors"))) == parts
     save(load(tmp_path / "one"), tmp_path / "two")
@@ -103,25 +100,9 @@ def test_towers_of_two_families_and_widths_are_saved_with_their_own_settings(tmp
     assert_same_vectors(again, tmp_path)
 
 
-def peer_router(folder: Path, *, on_top: bool) -> SentenceTransformer:
-    """Two backbones of sentence-transformers with one Dense: in both routes, or after the Router."""
-    torch.manual_seed(0)
-    dense = peers.Dense(32, 7, bias=False, activation_function=nn.Identity())
-    routes = []
-    for seed, side in enumerate(SIDES):
-        tiny_backbone(seed=seed).save_pretrained(folder / side)
-        tiny_tokenizer().save_pretrained(folder / side)
-        pooling = peers.Pooling(32, pooling_mode="mean")
-        routes.append([peers.Transformer(str(folder / side)), pooling, *([] if on_top else [dense])])
-    router = peers.Router.for_query_document(query_modules=routes[0], document_modules=routes[1])
-    return SentenceTransformer(
-        modules=[router, *([dense] if on_top else []), peers.Normalize()], device="cpu"
-    )
-
-
 @pytest.mark.parametrize("on_top", [False, True], ids=["in both routes", "after the router"])
 def test_a_projection_that_sentence_transformers_shares_is_shared_here(on_top: bool, tmp_path: Path) -> None:
-    peer_router(tmp_path, on_top=on_top).save_pretrained(str(tmp_path / "theirs"), create_model_card=False)
+    router(tmp_path / "theirs", top=dense(7, nn.Identity(), bias=False), on_top=on_top)
     model = load(tmp_path / "theirs")
     assert model.width == 7
     assert model.query.projections[-1] is model.document.projections[-1]
@@ -132,41 +113,29 @@ def test_a_projection_that_sentence_transformers_shares_is_shared_here(on_top: b
 
 
 SENTENCES = ["a document about the sea", "another one", "what is salt?"]
-PROMPTED = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
 
 
-@pytest.fixture(params=[EncoderSettings(max_tokens=64), PROMPTED], ids=["plain", "prompts"])
+@pytest.fixture(params=[EncoderSettings(max_tokens=64), SETTINGS], ids=["plain", "prompts"])
 def towers(request: pytest.FixtureRequest) -> DualEncoder:
     """A tuned query tower beside the document tower, of a model whose default prompt was that of queries."""
     pair = (tiny_encoder(seed=seed, settings=request.param) for seed in (1, 0))
     return DualEncoder(*pair, "pair", {"default_prompt_name": "query"})
 
 
-def test_plain_encode_gives_documents_and_the_query_task_gives_queries(
-    towers: DualEncoder, tmp_path: Path
-) -> None:
+def test_plain_encode_gives_documents_and_the_query_task_queries(towers: DualEncoder, tmp_path: Path) -> None:
     save(towers, tmp_path / "model")
-    peer = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    documents, queries = (
-        towers.encode(SENTENCES, side=side, precision="fp32") for side in ("document", "query")
-    )
+    assert_same_vectors(towers, tmp_path / "model", SENTENCES)
+    queries, documents = (towers.encode(SENTENCES, side=side, precision="fp32") for side in SIDES)
     assert np.abs(documents - queries).max() > 0.1
+    peer, asking = peer_of(tmp_path / "model"), ast.literal_eval(QUERY_ARGUMENTS)
     np.testing.assert_allclose(peer.encode(SENTENCES), documents, atol=1e-5)
-    np.testing.assert_allclose(peer.encode_document(SENTENCES), documents, atol=1e-5)
-    np.testing.assert_allclose(peer.encode_query(SENTENCES), queries, atol=1e-5)
-    np.testing.assert_allclose(
-        peer.encode(SENTENCES, **ast.literal_eval(QUERY_ARGUMENTS)), queries, atol=1e-5
-    )
-    stated = json.loads(
-        (tmp_path / "model" / "config_sentence_transformers.json").read_text(encoding="utf-8")
-    )
+    np.testing.assert_allclose(peer.encode(SENTENCES, **asking), queries, atol=1e-5)
+    stated = json.loads((tmp_path / "model" / ROOT).read_text(encoding="utf-8"))
     assert stated["default_prompt_name"] == ("document" if towers.document.settings.document_prompt else None)
 
 
 def test_the_card_names_prompts_similarity_and_lengths_that_a_caller_must_give(tmp_path: Path) -> None:
-    loose = EncoderSettings(
-        max_tokens=64, normalize=False, query_prompt="query: ", document_prompt="passage: "
-    )
+    loose = replace(SETTINGS, normalize=False)
     towers = DualEncoder(
         tiny_encoder(seed=1, settings=loose),
         tiny_encoder(settings=loose),

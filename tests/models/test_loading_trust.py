@@ -19,6 +19,7 @@ from adiabat.models.backbone import Trust
 from adiabat.models.loading import load, local_folder
 from adiabat.models.packing import is_packable
 from adiabat.models.saving import save
+from tests.refused import refused
 from tests.tiny import Kind, edit, save_tiny, tiny_dual, tiny_encoder, write
 
 TEXTS = ["Where does the river rise?", "река"]
@@ -34,6 +35,9 @@ def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathF
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
+PICKLED = ("in a pickle", "set encoder.allow_pickles = true")
+
+
 def pickled(folder: Path) -> Path:
     """A model whose only weights are a pickle."""
     save_tiny(folder)
@@ -43,19 +47,14 @@ def pickled(folder: Path) -> Path:
 
 
 def test_pickled_weights_are_refused_unless_allowed(tmp_path: Path) -> None:
-    with pytest.raises(
-        ModelError,
-        match=r"no file named model.safetensors .* in a pickle .* set encoder.allow_pickles = true",
-    ):
+    with refused(ModelError, "no file named model.safetensors", *PICKLED):
         load(pickled(tmp_path))
     assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == tiny_dual().fingerprint()
 
 
-def test_the_hub_does_not_send_pickles_that_are_not_allowed_and_the_advice_is_the_same(
-    tmp_path: Path,
-) -> None:
+def test_pickles_that_the_hub_did_not_send_get_the_same_advice(tmp_path: Path) -> None:
     (pickled(tmp_path) / "pytorch_model.bin").unlink()
-    with pytest.raises(ModelError, match="in a pickle .* set encoder.allow_pickles = true"):
+    with refused(ModelError, *PICKLED):
         load(tmp_path)
     with pytest.raises(ModelError) as caught:
         load(tmp_path, trust=Trust(pickles=True))
@@ -68,10 +67,7 @@ def test_a_projection_in_a_pickle_is_refused_unless_allowed(tmp_path: Path) -> N
     weights = tmp_path / "2_Dense" / "model.safetensors"
     torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
     weights.unlink()
-    with pytest.raises(
-        ModelError,
-        match=r"2_Dense must hold model.safetensors; .* in a pickle .* set encoder.allow_pickles = true",
-    ):
+    with refused(ModelError, "2_Dense must hold model.safetensors", *PICKLED):
         load(tmp_path)
     assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == whole
 
@@ -107,29 +103,29 @@ def with_own_code(folder: Path, marker: Path, *, model_type: str) -> Path:
     return folder
 
 
+@pytest.fixture
+def marker(tmp_path: Path) -> Path:
+    """What code of a model writes when it runs."""
+    return tmp_path / "marker"
+
+
 @pytest.mark.parametrize("trust", [None, Trust(), Trust(pickles=True)], ids=["default", "none", "pickles"])
-def test_a_model_that_needs_its_own_code_is_refused_and_its_code_does_not_run(
-    trust: Trust | None, tmp_path: Path
+def test_a_model_that_needs_its_own_code_is_refused(
+    trust: Trust | None, marker: Path, tmp_path: Path
 ) -> None:
-    marker = tmp_path / "marker"
     folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
-    with pytest.raises(
-        ModelError, match=r"its own Python code runs only where encoder.trust_remote_code names this model"
-    ) as caught:
+    with refused(ModelError, "its own Python code", "encoder.trust_remote_code names this model"):
         load(folder, trust=trust)
-    assert "\n" not in str(caught.value)
     assert not marker.exists()
 
 
-def test_a_known_family_with_code_beside_it_loads_without_running_it(tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
+def test_a_known_family_with_code_beside_it_loads_without_running_it(marker: Path, tmp_path: Path) -> None:
     folder = with_own_code(tmp_path / "model", marker, model_type="bert")
     assert load(folder).fingerprint() == tiny_dual().fingerprint()
     assert not marker.exists()
 
 
-def test_code_of_the_model_named_runs(tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
+def test_code_of_the_model_named_runs(marker: Path, tmp_path: Path) -> None:
     folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
     edit(folder, "tokenizer_config.json", auto_map={})
     model = load(folder, trust=Trust(remote_code=str(folder)))
@@ -143,8 +139,7 @@ def test_code_of_the_model_named_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
-def test_code_of_another_repository_does_not_run_for_a_trusted_model(file: str, tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
+def test_code_of_another_repository_does_not_run(file: str, marker: Path, tmp_path: Path) -> None:
     folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
     edit(folder, "tokenizer_config.json", auto_map={})
     edit(
@@ -152,32 +147,24 @@ def test_code_of_another_repository_does_not_run_for_a_trusted_model(file: str, 
         file,
         auto_map={"AutoConfig": "other/unnamed--own.OwnConfig", "AutoModel": "other/unnamed--own.OwnModel"},
     )
-    with pytest.raises(
-        ModelError,
-        match=rf"{file} must name code of the model itself, got code of other/unnamed; copy that code",
-    ):
+    with refused(ModelError, f"/{file} ", "the model itself", "got code of other/unnamed", "copy that code"):
         load(folder, trust=Trust(remote_code=str(folder)))
     assert not marker.exists()
 
 
-def test_trust_in_another_model_is_refused(tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
+def test_trust_in_another_model_is_refused(marker: Path, tmp_path: Path) -> None:
     folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
-    with pytest.raises(
-        ModelError, match=r"encoder.trust_remote_code must be the name of the model loaded, got 'other/model'"
-    ):
+    with refused(ModelError, "encoder.trust_remote_code", "name of the model loaded", "got 'other/model'"):
         load(folder, trust=Trust(remote_code="other/model"))
     assert not marker.exists()
 
 
-def test_a_module_type_named_in_a_file_is_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_type_named_in_a_file_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "evil.py", f"open({str(tmp_path / 'marker')!r}, 'w')")
     monkeypatch.syspath_prepend(tmp_path)
     save_tiny(tmp_path / "model", projection=8)
     edit(tmp_path / "model", "2_Dense/config.json", activation_function="evil.Activation")
-    with pytest.raises(ModelError, match=r"activation_function must be one of .*Tanh.*, got evil.Activation"):
+    with refused(ModelError, "activation_function", "Tanh", "got evil.Activation"):
         load(tmp_path / "model")
     assert not (tmp_path / "marker").exists()
 
@@ -205,9 +192,7 @@ def test_only_trusted_kinds_of_file_are_fetched(
 
 
 @pytest.mark.parametrize("kind", ["bert", "t5"])
-def test_loading_and_saving_write_nothing(
-    kind: Kind, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_loading_and_saving_are_quiet(kind: Kind, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     save(load(save_tiny(tmp_path / "one", kind)), tmp_path / "two")
     assert capfd.readouterr() == ("", "")
 

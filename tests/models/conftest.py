@@ -1,0 +1,3 @@
+"""What tests of models share."""
+
+from tests.compiled import graphs as graphs
