@@ -32,6 +32,7 @@ from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Group, Passes
 from tests.architectures import ARCHITECTURES, SIZES, flop_counter, tiny_architecture
 from tests.pages import without_pages
+from tests.refused import refused
 from tests.tiny import tiny_tokenizer
 
 TEXTS = ["", "a", "שלום עולם", "the longest of all the texts in this batch, which fills its row", "two words"]
@@ -160,35 +161,20 @@ def test_whole_jobs_end_with_a_model_of_their_own(
     adiabat.train(settings=settings)
 
     rows = [json.loads(line) for line in Path(pairs).read_text(encoding="utf-8").splitlines()]
-    documents = [
-        Document(text, text)
-        for text in dict.fromkeys(text for row in rows for text in (row["positive"], *row["negative"]))
-    ]
-    tower = load(model).document
-    build_store(
-        tower,
-        lambda: iter(documents),
-        tmp_path / "store",
-        dtype="float32",
-        source="corpus",
-        encoder_name="tiny",
-    )
+    named = dict.fromkeys(text for row in rows for text in (row["positive"], *row["negative"]))
+    documents, store = [Document(text, text) for text in named], tmp_path / "store"
+    how = {"dtype": "float32", "source": "corpus", "encoder_name": "tiny"}
+    build_store(load(model).document, lambda: iter(documents), store, **how)
     tuning = {"batch_size": 8, "batches_per_epoch": 1, "max_epochs": 1, "learning_rate": 1e-3, "keep": "last"}
-    adiabat.tune(
-        str(model),
-        tmp_path / "store",
-        pairs,
-        tmp_path / "tune",
-        settings=checked(TuneSettings, {**tables, "tune": tuning}),
-    )
+    regime = checked(TuneSettings, {**tables, "tune": tuning})
+    adiabat.tune(str(model), store, pairs, tmp_path / "tune", settings=regime)
 
     for out in ("train", "tune"):
         losses = [row["loss"] for row in read_log(tmp_path / out / "log.jsonl") if "loss" in row]
         assert losses
         assert np.isfinite(losses).all()
-        assert np.isfinite(
-            load(tmp_path / out / "model").query.encode(TEXTS, side="query", precision="fp32")
-        ).all()
+        trained = load(tmp_path / out / "model").query
+        assert np.isfinite(trained.encode(TEXTS, side="query", precision="fp32")).all()
 
 
 # --- Tokens, positions and heads ---
@@ -208,10 +194,8 @@ def test_a_token_beyond_the_table_is_refused_where_a_text_holds_it(tmp_path: Pat
     rows = len(tiny_tokenizer())
     expected = load(saved(tmp_path / "plain", "bert")).query.encode(["plain water"], side="query")
     np.testing.assert_array_equal(encoder.encode(["plain water"], side="query"), expected)
-    with pytest.raises(
-        ModelError,
-        match=rf"beyond the {rows} rows .* 'newtoken2' of id {rows + 1} in the text 'some newtoken2'",
-    ):
+    facts = (f"beyond the {rows} rows", f"'newtoken2' of id {rows + 1}", "in the text 'some newtoken2'")
+    with refused(ModelError, *facts):
         encoder.encode(["plain water", "some newtoken2"], side="document")
 
 
@@ -225,7 +209,7 @@ def test_a_padding_token_beyond_the_table_pads_with_another(tmp_path: Path) -> N
     np.testing.assert_allclose(together[:1], encoder.encode(["a"], side="query", precision="fp32"), atol=1e-6)
 
 
-def test_a_pooler_that_the_files_lack_is_the_same_in_every_run(
+def test_a_pooler_that_the_files_lack_is_always_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds_of_gpus: list[int] = []
@@ -250,5 +234,5 @@ def test_more_tokens_than_positions_are_refused(name: str, tmp_path: Path) -> No
     assert np.isfinite(
         load(folder, settings={"max_tokens": positions}).query.encode(text, side="query")
     ).all()
-    with pytest.raises(ConfigError, match=f"encoder.max_tokens must be <= {positions}"):
+    with refused(ConfigError, "encoder.max_tokens", f"<= {positions},", f"got {positions + 1}"):
         load(folder, settings={"max_tokens": positions + 1})

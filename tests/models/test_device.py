@@ -26,6 +26,7 @@ from adiabat.models.device import (
     reset_peak_memory,
     settled_precision,
 )
+from tests.refused import refused
 from tests.tiny import KINDS, Kind, tiny_encoder
 
 
@@ -47,24 +48,19 @@ def test_a_device_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ["gpu", "0", "", "CPU", "cuda:-1", "cuda:x", "meta", "mps", "cpu:3", "cpu:0", "cuda:1000", "cuda:1 "],
 )
 def test_any_other_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}"):
+    with refused(ConfigError, "run.device", "auto, cpu, cuda or cuda:N", f"got {name!r}"):
         device_of(name)
 
 
 @pytest.mark.parametrize(("name", "count"), [("cuda", 0), ("cuda:0", 0), ("cuda:2", 2)])
 def test_a_gpu_that_is_not_there_is_refused(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, count)
-    with pytest.raises(
-        ConfigError,
-        match=f"run.device must be a device of this machine, got '{name}' where there are {count} GPUs",
-    ):
+    with refused(ConfigError, "run.device", "of this machine", f"got '{name}'", f"{count} GPUs"):
         device_of(name)
 
 
 @pytest.mark.parametrize(("count", "told"), [(1, "1 thread"), (2, "2 threads")])
-def test_a_cpu_is_called_by_its_architecture_and_threads(
-    monkeypatch: pytest.MonkeyPatch, count: int, told: str
-) -> None:
+def test_a_cpu_is_told_with_its_threads(monkeypatch: pytest.MonkeyPatch, count: int, told: str) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: count)
     assert device_name(torch.device("cpu")) == f"CPU {platform.machine()}, {told}"
 
@@ -200,7 +196,7 @@ def test_a_model_of_nan_settles_on_float32_and_shows_its_nan(monkeypatch: pytest
     assert np.isnan(encoder.encode(["a"], side="query")).all()
 
 
-def test_an_encoder_that_fails_in_bfloat16_settles_on_float32_and_one_out_of_memory_says_so(
+def test_failing_in_bfloat16_settles_on_float32_and_lack_of_memory_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with_native_bf16(monkeypatch, True)

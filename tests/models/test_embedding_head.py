@@ -73,7 +73,7 @@ def test_pooling_equals_plain_loops(pooling: Pooling, lengths: list[int]) -> Non
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize(("lengths", "skipped"), [([4, 1, 7, 2], 0), ([6], 0), ([1], 0), ([5, 4, 7], 2)])
-def test_pooling_equals_sentence_transformers_with_the_prompt_and_without(
+def test_pooling_with_the_prompt_and_without_is_the_peers(
     pooling: Pooling, lengths: list[int], skipped: int
 ) -> None:
     hidden, mask = right_padded(lengths, seed=1)

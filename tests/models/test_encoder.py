@@ -21,6 +21,8 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
+from tests.models.peer_directories import assert_same_vectors
+from tests.refused import refused
 from tests.tiny import (
     CLS,
     KINDS,
@@ -140,24 +142,15 @@ def test_a_residual_projection_adds_what_it_was_given_by_hand(residual: nn.Ident
 
 @pytest.mark.parametrize("pool_prompt", [True, False])
 @pytest.mark.parametrize(("kind", "pooling"), LAYOUTS_AND_POOLINGS)
-def test_prompts_are_handled_as_in_sentence_transformers(
+def test_prompts_are_handled_as_by_the_peer(
     kind: Kind, pooling: Pooling, pool_prompt: bool, tmp_path: Path
 ) -> None:
-    settings = EncoderSettings(
-        pooling=pooling,
-        max_tokens=40,
-        query_prompt="query: ",
-        document_prompt="Represent: ",
-        pool_prompt=pool_prompt,
-    )
+    prompts = {"query_prompt": "query: ", "document_prompt": "Represent: ", "pool_prompt": pool_prompt}
+    settings = EncoderSettings(pooling=pooling, max_tokens=40, **prompts)
     encoder = tiny_encoder(kind, settings=settings)
-    save(DualEncoder(encoder, encoder), tmp_path)
-    peer = SentenceTransformer(str(tmp_path), device="cpu")
-    texts = [text for text in TEXTS if text]
-    queries = peer.encode_query(texts, show_progress_bar=False)
-    documents = peer.encode_document(texts, show_progress_bar=False)
-    np.testing.assert_allclose(encoder.encode(texts, side="query", precision="fp32"), queries, atol=1e-5)
-    np.testing.assert_allclose(encoder.encode(texts, side="document", precision="fp32"), documents, atol=1e-5)
+    model = DualEncoder(encoder, encoder)
+    save(model, tmp_path)
+    assert_same_vectors(model, tmp_path, [text for text in TEXTS if text])
 
 
 @pytest.mark.parametrize("kind", ["gpt-neox", "llama"])
@@ -222,7 +215,7 @@ def test_progress_counts_every_text_once() -> None:
 
 
 def test_one_text_is_not_taken_for_a_list_of_letters() -> None:
-    with pytest.raises(TypeError, match=r"texts must be a list of texts, got one text; write \['hello'\]"):
+    with refused(TypeError, "texts must be a list", "got one text", "write ['hello']"):
         tiny_encoder().encode("hello", side="query")
 
 
@@ -236,7 +229,7 @@ def test_encoding_leaves_the_random_state_alone() -> None:
 def test_an_unknown_pooling_is_refused() -> None:
     settings = EncoderSettings()
     object.__setattr__(settings, "pooling", "median")
-    with pytest.raises(ConfigError, match=r"encoder.pooling must be one of mean, .*, got 'median'"):
+    with refused(ConfigError, "encoder.pooling", "one of mean, ", "got 'median'"):
         inspect.unwrap(EncoderSettings.__post_init__)(settings)
 
 
@@ -269,9 +262,7 @@ def test_a_padding_token_changes_no_vector_and_no_fingerprint(folder: Path) -> N
     assert model.fingerprint() == load(folder).fingerprint()
 
 
-def test_sentence_transformers_encodes_with_what_was_saved_with_a_padding_token_and_not_without(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_the_peer_encodes_with_a_saved_padding_token_and_not_without(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not have a padding token"):
         SentenceTransformer(str(folder), device="cpu").encode(SHORT)
     model = load(folder, pad_token="[SEP]")
@@ -287,25 +278,19 @@ def test_sentence_transformers_encodes_with_what_was_saved_with_a_padding_token_
 
 
 def test_an_encoder_that_cannot_pad_is_refused_with_the_token_to_set() -> None:
-    with pytest.raises(
-        ModelError,
-        match=r'the tokenizer must have a padding token, got none: .*; set encoder.pad_token = "\[SEP\]"',
-    ) as caught:
+    with refused(ModelError, "a padding token", "got none", 'set encoder.pad_token = "[SEP]"'):
         require_pad_token(without_padding().query.tokenizer)
-    assert "\n" not in str(caught.value)
     require_pad_token(tiny_dual("llama").query.tokenizer)
 
 
 # An ordinary token would become a special one on the way to the disk.
 @pytest.mark.parametrize("token", ["<|endoftext|>", "a"], ids=["unknown", "ordinary"])
 def test_a_token_that_is_not_special_is_refused(token: str, folder: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
+    listed = "('[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]')"
+    with refused(
+        ConfigError, "encoder.pad_token", "special tokens", listed, f"got {token!r}", "choose another"
+    ):
         load(folder, pad_token=token)
-    listed = "'[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]'"
-    assert (
-        str(caught.value) == "encoder.pad_token must be one of the tokenizer's special tokens "
-        f"({listed}), got {token!r}; choose another"
-    )
 
 
 @pytest.mark.parametrize("token", ["[SEP]", "[PAD]", "<|endoftext|>"])

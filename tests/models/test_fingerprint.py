@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +29,16 @@ def changed_weight(encoder: Encoder) -> Encoder:
     return encoder
 
 
-def other_activation(encoder: Encoder) -> Encoder:
+def with_projection(
+    encoder: Encoder, *, activation: nn.Module | None = None, residual: bool = False
+) -> Encoder:
+    """The same linear layer under another function, or with a residual that has no weight to be known by."""
     projection = encoder.projections[0]
     assert isinstance(projection, Projection)
-    return Encoder(
-        encoder.backbone, encoder.tokenizer, encoder.settings, [Projection(projection.linear, nn.ReLU())]
+    changed = Projection(
+        projection.linear, activation or projection.activation, nn.Identity() if residual else None
     )
-
-
-def with_residual(encoder: Encoder) -> Encoder:
-    projection = encoder.projections[0]
-    assert isinstance(projection, Projection)
-    # Without a weight of its own, by which it could be known.
-    around = Projection(projection.linear, projection.activation, nn.Identity())
-    return Encoder(encoder.backbone, encoder.tokenizer, encoder.settings, [around])
+    return Encoder(encoder.backbone, encoder.tokenizer, encoder.settings, [changed])
 
 
 def other_tokenizer(encoder: Encoder) -> Encoder:
@@ -78,8 +75,8 @@ def test_the_side_on_which_long_texts_are_cut_counts_and_the_side_of_padding_doe
 
 CHANGES: dict[str, tuple[Callable[[Encoder], Encoder], str]] = {
     "weight": (changed_weight, "weights"),
-    "activation": (other_activation, "weights"),
-    "residual": (with_residual, "weights"),
+    "activation": (partial(with_projection, activation=nn.ReLU()), "weights"),
+    "residual": (partial(with_projection, residual=True), "weights"),
     "tokenizer": (other_tokenizer, "tokenizer"),
     "pooling": (set_to({"pooling": "cls"}), "pooling"),
     "unpooled prompt": (set_to({"pool_prompt": False}), "pooling"),
@@ -110,7 +107,7 @@ def test_the_query_prompt_counts_for_queries_alone() -> None:
     ]
 
 
-def test_both_sides_have_their_fingerprints_and_weights_that_they_share_are_hashed_once(
+def test_both_sides_have_fingerprints_and_shared_weights_are_hashed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encoder = tiny_encoder(

@@ -6,25 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers as tf
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import (
-    BertTokenizer,
-    Gemma3TextConfig,
-    Gemma3TextModel,
-    GPTNeoXConfig,
-    GPTNeoXModel,
-    LlamaConfig,
-    LlamaModel,
-    ModernBertConfig,
-    ModernBertModel,
-    Phi3Config,
-    Phi3Model,
-    PreTrainedConfig,
-    PreTrainedModel,
-    Qwen2Config,
-    Qwen2Model,
-    UMT5EncoderModel,
-)
 
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
@@ -44,24 +27,33 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
-LONG = {
-    "rope_type": "longrope",
-    "rope_theta": 300.0,
-    "short_factor": [1.0, 1.5, 2.0, 2.5],
-    "long_factor": [2.0, 3.0, 4.0, 5.0],
-}
+FACTORS = {"short_factor": [1.0, 1.5, 2.0, 2.5], "long_factor": [2.0, 3.0, 4.0, 5.0]}
+LONG = {"rope_type": "longrope", "rope_theta": 300.0, **FACTORS}
+HALF = {**PLAIN, "partial_rotary_factor": 0.5}
 
 
-def layers(*kinds: str) -> dict[str, Any]:
-    return {**SIZES, "num_hidden_layers": len(kinds), "layer_types": list(kinds)}
+SHORT = {"max_position_embeddings": 64}
+WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
 
 
-def encoder(kind: type[PreTrainedModel], config: PreTrainedConfig) -> Encoder:
+def encoder(kind: type[tf.PreTrainedModel], config: tf.PreTrainedConfig) -> Encoder:
     return Encoder(kind(config), tiny_tokenizer(), EncoderSettings(max_tokens=32)).eval()
 
 
+def modernbert(*layers: str, **more: object) -> Encoder:
+    sizes = {**SIZES, "num_hidden_layers": len(layers), "layer_types": list(layers)}
+    return encoder(tf.ModernBertModel, tf.ModernBertConfig(**sizes, **MODERN, **more))
+
+
+def gemma3(*layers: str, **more: object) -> Encoder:
+    sizes = {**SIZES, "num_hidden_layers": len(layers), "layer_types": list(layers)}
+    return encoder(tf.Gemma3TextModel, tf.Gemma3TextConfig(**sizes, **GROUPED, head_dim=8, **more))
+
+
 def llama(**rope: object) -> Encoder:
-    return encoder(LlamaModel, LlamaConfig(**SIZES, **GROUPED, rope_parameters={"rope_theta": 300.0, **rope}))
+    return encoder(
+        tf.LlamaModel, tf.LlamaConfig(**SIZES, **GROUPED, rope_parameters={"rope_theta": 300.0, **rope})
+    )
 
 
 def saved(tower: Encoder, folder: Path, name: str) -> dict[str, Any]:
@@ -78,46 +70,28 @@ def saved(tower: Encoder, folder: Path, name: str) -> dict[str, Any]:
         # Transformers 5 adds the number of positions, from which 4.51 would compute another factor.
         (llama(rope_type="yarn", factor=3.0), {"rope_scaling": {"rope_type": "yarn", "factor": 3.0}}),
         (
-            encoder(
-                GPTNeoXModel, GPTNeoXConfig(**SIZES, rope_parameters={**PLAIN, "partial_rotary_factor": 0.5})
-            ),
+            encoder(tf.GPTNeoXModel, tf.GPTNeoXConfig(**SIZES, rope_parameters=HALF)),
             {"rotary_emb_base": 300.0, "rotary_pct": 0.5},
         ),
         (
-            encoder(
-                Phi3Model,
-                Phi3Config(**{**SIZES, "max_position_embeddings": 64}, **GROUPED, rope_parameters=LONG),
-            ),
-            {
-                "rope_scaling": {
-                    "type": "longrope",
-                    "short_factor": LONG["short_factor"],
-                    "long_factor": LONG["long_factor"],
-                }
-            },
+            encoder(tf.Phi3Model, tf.Phi3Config(**{**SIZES, **GROUPED, **SHORT}, rope_parameters=LONG)),
+            {"rope_scaling": {"type": "longrope", **FACTORS}},
         ),
         (
-            encoder(
-                ModernBertModel,
-                ModernBertConfig(
-                    **layers(FULL, WINDOW, FULL, WINDOW),
-                    **MODERN,
-                    rope_parameters={FULL: {**PLAIN, "rope_theta": 700.0}, WINDOW: PLAIN},
-                ),
+            modernbert(
+                *(FULL, WINDOW, FULL, WINDOW),
+                rope_parameters={FULL: {**PLAIN, "rope_theta": 700.0}, WINDOW: PLAIN},
             ),
             {"global_rope_theta": 700.0, "local_rope_theta": 300.0, "global_attn_every_n_layers": 2},
         ),
         (
-            encoder(
-                Gemma3TextModel,
-                Gemma3TextConfig(**layers(WINDOW, WINDOW, FULL, WINDOW), **GROUPED, head_dim=8),
-            ),
+            gemma3(WINDOW, WINDOW, FULL, WINDOW),
             {"rope_theta": 1_000_000.0, "rope_local_base_freq": 10_000.0, "sliding_window_pattern": 3},
         ),
     ],
     ids=["llama", "llama3", "yarn", "gpt_neox", "phi3", "modernbert", "gemma3"],
 )
-def test_angles_and_layers_stand_at_their_former_places_too(
+def test_angles_and_layers_keep_their_former_places(
     tower: Encoder, former: dict[str, object], tmp_path: Path
 ) -> None:
     config = saved(tower, tmp_path, "config.json")
@@ -132,7 +106,7 @@ def test_a_tokenizer_is_all_in_its_own_file_and_pads_on_the_right(tmp_path: Path
     pieces = {
         token: i for i, token in enumerate(["[UNK]", "[PAD]", "[SEP]", "[CLS]", "[MASK]", "river", "[Q]"])
     }
-    tokenizer = BertTokenizer(vocab=pieces, do_lower_case=False, padding_side="left")
+    tokenizer = tf.BertTokenizer(vocab=pieces, do_lower_case=False, padding_side="left")
     tokenizer.add_special_tokens({"additional_special_tokens": ["[Q]"]})
     tower = Encoder(tiny_architecture("bert"), tokenizer, EncoderSettings(max_tokens=32)).eval()
     stated = saved(tower, tmp_path, "tokenizer_config.json")
@@ -170,7 +144,7 @@ def test_a_cut_is_a_module_too_and_comes_back_as_a_setting(tmp_path: Path) -> No
 
 
 def made_bidirectional() -> Encoder:
-    return encoder(LlamaModel, LlamaConfig(**SIZES, **GROUPED, is_causal=False))
+    return encoder(tf.LlamaModel, tf.LlamaConfig(**SIZES, **GROUPED, is_causal=False))
 
 
 def limited(side: str) -> Encoder:
@@ -178,55 +152,31 @@ def limited(side: str) -> Encoder:
     return tower.with_settings(replace(tower.settings, **{f"{side}_max_tokens": 9}))
 
 
-@pytest.mark.parametrize(
-    ("tower", "needed"),
-    [
-        (tiny_encoder(projection=8), OLDEST),
-        (limited("document"), Versions((6, 0), (4, 50))),
-        (encoder(UMT5EncoderModel, tiny_architecture("umt5").config), Versions((5, 4), (4, 50))),
-        (made_bidirectional(), Versions((5, 2), (5, 2))),
-        (
-            encoder(
-                Gemma3TextModel,
-                Gemma3TextConfig(**layers(FULL), **GROUPED, head_dim=8, use_bidirectional_attention=True),
-            ),
-            Versions((5, 0), (4, 57)),
-        ),
-        (
-            encoder(ModernBertModel, ModernBertConfig(**layers(WINDOW, FULL, WINDOW), **MODERN)),
-            Versions((5, 2), (5, 0)),
-        ),
-        (
-            encoder(
-                Qwen2Model,
-                Qwen2Config(
-                    **SIZES, **GROUPED, use_sliding_window=True, sliding_window=5, max_window_layers=1
-                ),
-            ),
-            Versions((5, 0), (4, 53)),
-        ),
-        (
-            llama(rope_type="yarn", factor=3.0, original_max_position_embeddings=200),
-            Versions((5, 0), (4, 51)),
-        ),
-    ],
-    ids=[
-        "plain",
-        "limits",
-        "umt5",
-        "bidirectional",
-        "gemma3",
-        "modernbert",
-        "windows in some layers",
-        "yarn",
-    ],
-)
+NEEDED: dict[str, tuple[Encoder, Versions]] = {
+    "plain": (tiny_encoder(projection=8), OLDEST),
+    "limits": (limited("document"), Versions((6, 0), (4, 50))),
+    "umt5": (encoder(tf.UMT5EncoderModel, tiny_architecture("umt5").config), Versions((5, 4), (4, 50))),
+    "bidirectional": (made_bidirectional(), Versions((5, 2), (5, 2))),
+    "gemma3": (gemma3(FULL, use_bidirectional_attention=True), Versions((5, 0), (4, 57))),
+    "modernbert": (modernbert(WINDOW, FULL, WINDOW), Versions((5, 2), (5, 0))),
+    "windows in some layers": (
+        encoder(tf.Qwen2Model, tf.Qwen2Config(**SIZES, **GROUPED, **WINDOWS)),
+        Versions((5, 0), (4, 53)),
+    ),
+    "yarn": (
+        llama(rope_type="yarn", factor=3.0, original_max_position_embeddings=200),
+        Versions((5, 0), (4, 51)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("tower", "needed"), NEEDED.values(), ids=NEEDED)
 def test_a_model_says_which_versions_it_needs(tower: Encoder, needed: Versions, tmp_path: Path) -> None:
     assert oldest_versions(tower, tiny_encoder()) == needed
-    (st, st_minor), (tf, tf_minor) = needed
+    (st, st_minor), (hf, hf_minor) = needed
     stamp = saved(tower, tmp_path, "config_sentence_transformers.json")["__version__"]
-    assert stamp == {"sentence_transformers": f"{st}.{st_minor}.0", "transformers": f"{tf}.{tf_minor}.0"}
+    assert stamp == {"sentence_transformers": f"{st}.{st_minor}.0", "transformers": f"{hf}.{hf_minor}.0"}
     card = model_card(DualEncoder(tower, tower))
     assert f"sentence-transformers {st}.{st_minor} or later" in card
-    assert f"transformers {tf}.{tf_minor} or later that has `{tower.backbone.config.model_type}`" in card
+    assert f"transformers {hf}.{hf_minor} or later that has `{tower.backbone.config.model_type}`" in card
     assert ("other vectors" in card) == (needed.transformers > OLDEST.transformers)

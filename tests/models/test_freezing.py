@@ -10,34 +10,15 @@ from torch import nn
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.models.freezing import check_patterns, freeze, frozen_parameters
 from tests.architectures import ARCHITECTURES, tiny_architecture
+from tests.refused import Facts, refused
 
 PARTS = ("attention", "intermediate", "output")
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "vocab_size": 50,
-    "intermediate_size": 64,
-    "num_attention_heads": 2,
-}
-T5 = {"d_model": 32, "d_ff": 64, "d_kv": 16, "num_layers": 3, "num_heads": 2, "vocab_size": 50}
+SIZES = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2}
+BERT = {**SIZES, "intermediate_size": 64}
 
-LAYOUTS = (
-    *(
-        "bert",
-        "xlm-roberta",
-        "mpnet",
-        "electra",
-        "distilbert",
-        "modernbert",
-        "t5",
-        "t5-gated",
-        "gpt-neox",
-        "gpt2",
-        "llama",
-        "mistral",
-    ),
-    *("qwen3", "gemma2", "phi3", "albert"),
-)
+ENCODERS = ("bert", "xlm-roberta", "mpnet", "electra", "distilbert", "modernbert", "t5", "t5-gated", "albert")
+DECODERS = ("gpt-neox", "gpt2", "llama", "mistral", "qwen3", "gemma2", "phi3")
+LAYOUTS = (*ENCODERS, *DECODERS)
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +28,11 @@ def models() -> dict[str, nn.Module]:
 
 @pytest.fixture
 def bert() -> nn.Module:
-    return tf.BertModel(tf.BertConfig(**SIZES))
+    return tf.BertModel(tf.BertConfig(**BERT))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_embeddings_and_blocks_are_disjoint_and_leave_only_final_norms_and_shared_tables(
-    models: dict[str, nn.Module], layout: str
-) -> None:
+def test_embeddings_and_blocks_are_disjoint_and_nearly_all(models: dict[str, nn.Module], layout: str) -> None:
     model = models[layout]
     tables, embeddings = (set(frozen_parameters(model, [name])) for name in ("embeddings.base", "embeddings"))
     blocks = set(frozen_parameters(nn.ModuleDict({"backbone": model, "more": nn.Linear(1, 1)}), ["blocks"]))
@@ -126,7 +105,7 @@ def test_each_layout_has_the_parts_written_down_by_hand(models: dict[str, nn.Mod
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_embedding_presets_of_each_layout_are_those_written_down_by_hand(
+def test_the_embedding_presets_of_each_layout_are_those_by_hand(
     models: dict[str, nn.Module], layout: str
 ) -> None:
     bert_like = ["embeddings.word_embeddings", "embeddings.position_embeddings"]
@@ -256,78 +235,64 @@ def test_relative_positions_of_t5_belong_to_the_attention_of_block_0(models: dic
 
 
 @pytest.mark.parametrize(
-    ("pattern", "message"),
+    ("pattern", "facts"),
     [
-        (
-            "atention",
-            r'"atention" must match a parameter.*near names: attention.*3 blocks',
-        ),
-        ("encoder.layer.0.attention.self.querry", r"near names: encoder\.layer\.0\.attention\.self\.query"),
+        ("atention", ("near names: attention", "3 blocks")),
+        ("encoder.layer.0.attention.self.querry", ("near names: encoder.layer.0.attention.self.query",)),
         (
             "zzzzzz",
-            r"got no match; this model knows embeddings\.base, embeddings, blocks, "
-            r"attention, intermediate, output, output\.dense, ",
-        ),
-        ("blocks[2:2]", r'"blocks\[2:2\]" must match a parameter'),
-        *(
             (
-                pattern,
-                rf'"{re.escape(pattern)}" must stay within the blocks of this model, which has 3 blocks',
-            )
+                "got no match; this model knows embeddings.base, embeddings, blocks, "
+                "attention, intermediate, output, output.dense, ",
+            ),
+        ),
+        ("blocks[2:2]", ("must match a parameter",)),
+        *(
+            (pattern, ("stay within the blocks of this model", "has 3 blocks"))
             for pattern in ("blocks[3]", "blocks[-4]", "blocks[0:4]", "blocks[-9:]", "blocks[7].attention")
         ),
     ],
 )
-def test_a_pattern_without_a_match_names_near_ones_and_what_there_is(
-    bert: nn.Module, pattern: str, message: str
-) -> None:
-    with pytest.raises(ModelError, match=message):
+def test_a_pattern_without_a_match_names_near_ones(bert: nn.Module, pattern: str, facts: Facts) -> None:
+    with refused(ModelError, f'"{pattern}" must ', *facts):
         frozen_parameters(bert, [pattern])
 
 
 def test_every_fault_is_reported_at_once(bert: nn.Module) -> None:
-    with pytest.raises(ModelError, match=r'^2 faults: .*"blocks\[5\]".*; freeze pattern "wrong"'):
+    with refused(ModelError, "2 faults: ", '"blocks[5]"', '; freeze pattern "wrong"'):
         frozen_parameters(bert, ["blocks[5]", "embeddings", "wrong"])
-    with pytest.raises(ConfigError, match=r'^2 faults: .*"\(".*"blocks\[x\]"'):
+    with refused(ConfigError, "2 faults: ", '"("', '"blocks[x]"'):
         frozen_parameters(bert, ["(", "blocks[x]"])
 
 
 @pytest.mark.parametrize(
-    ("pattern", "message"),
+    ("pattern", "facts"),
     [
-        ("(unclosed", r'must hold presets or regular expressions, got "\(unclosed" \(missing \)'),
-        ("", "got an empty text"),
-        ("  ", "got an empty text"),
-        ("blocks[]", r"must use blocks\[i\]"),
-        ("blocks[1:2:3]", r"must use blocks\[i\]"),
-        ("blocks[0,1]", r"must use blocks\[i\]"),
-        ("blocks[0", r"must use blocks\[i\]"),
-        (
-            "blocks[0].atention",
-            r"must use blocks\[i\].*\.attention, \.intermediate, \.output, \.output\.dense",
+        ("(unclosed", ("presets or regular expressions", 'got "(unclosed"', "missing )")),
+        ("", ("got an empty text",)),
+        ("  ", ("got an empty text",)),
+        *(
+            (pattern, (f'"{pattern}"', "must use blocks[i]"))
+            for pattern in ("blocks[]", "blocks[1:2:3]", "blocks[0,1]", "blocks[0", "blocks[1 2]")
         ),
-        ("blocks[1 2]", r"must use blocks\[i\]"),
+        ("blocks[0].atention", ("must use blocks[i]", ".attention, .intermediate, .output, .output.dense")),
     ],
 )
-def test_a_malformed_pattern_is_a_config_error_without_a_model(pattern: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_a_malformed_pattern_is_a_config_error_without_a_model(pattern: str, facts: Facts) -> None:
+    with refused(ConfigError, *facts):
         check_patterns([pattern])
 
 
 def test_a_bare_text_is_not_taken_for_a_list_of_letters(bert: nn.Module) -> None:
-    with pytest.raises(
-        ConfigError, match=r'must be a list of patterns, got "embeddings"; write \["embeddings"\]'
-    ):
+    with refused(ConfigError, "a list of patterns", 'got "embeddings"', 'write ["embeddings"]'):
         freeze(bert, "embeddings")
 
 
 @pytest.mark.parametrize(
     "patterns", [["."], ["embeddings", "blocks"], ["embeddings", "attention", "intermediate", "output"]]
 )
-def test_leaving_nothing_but_an_unused_pooler_is_an_error_and_freezes_nothing(
-    bert: nn.Module, patterns: list[str]
-) -> None:
-    with pytest.raises(ModelError, match="must leave something to train"):
+def test_leaving_nothing_but_an_unused_pooler_is_refused(bert: nn.Module, patterns: list[str]) -> None:
+    with refused(ModelError, "must leave something to train"):
         freeze(bert, patterns)
     assert all(weight.requires_grad for weight in bert.parameters())
 
@@ -338,8 +303,8 @@ def test_a_projection_on_top_may_be_all_that_is_trained(bert: nn.Module) -> None
 
 
 def test_two_stacks_of_blocks_need_a_regular_expression() -> None:
-    both = tf.T5Model(tf.T5Config(**{**T5, "num_layers": 1}))
-    with pytest.raises(ModelError, match=r"one stack of blocks.*decoder\.block\., encoder\.block\."):
+    both = tf.T5Model(tf.T5Config(d_model=32, d_ff=64, d_kv=16, num_layers=1, num_heads=2, vocab_size=50))
+    with refused(ModelError, "one stack of blocks", "decoder.block., encoder.block."):
         frozen_parameters(both, ["blocks[0]"])
     assert all(
         name.startswith("encoder.block.0.") for name in frozen_parameters(both, [r"^encoder\.block\.0\."])
@@ -348,14 +313,13 @@ def test_two_stacks_of_blocks_need_a_regular_expression() -> None:
 
 def test_a_model_without_blocks_says_so() -> None:
     static = nn.ModuleDict({"embedding": nn.Embedding(5, 2), "top": nn.Linear(2, 2)})
-    with pytest.raises(ModelError, match="which has 0 blocks"):
-        frozen_parameters(static, ["blocks[0]"])
-    with pytest.raises(ModelError, match="has 0 blocks"):
-        frozen_parameters(static, ["blocks"])
+    for pattern in ("blocks[0]", "blocks"):
+        with refused(ModelError, "has 0 blocks"):
+            frozen_parameters(static, [pattern])
 
 
 def test_block_ten_comes_after_block_nine() -> None:
-    deep = tf.BertModel(tf.BertConfig(**{**SIZES, "num_hidden_layers": 11, "hidden_size": 2}))
+    deep = tf.BertModel(tf.BertConfig(**{**BERT, "num_hidden_layers": 11, "hidden_size": 2}))
     assert {name.split(".")[2] for name in frozen_parameters(deep, ["blocks[-1]"])} == {"10"}
     assert {name.split(".")[2] for name in frozen_parameters(deep, ["blocks[2:10]"])} == {
         str(number) for number in range(2, 10)

@@ -3,12 +3,14 @@ them.
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import adiabat
 from adiabat.config.dual_training import TrainSettings
@@ -21,6 +23,7 @@ from adiabat.models.adapters import add_lora, train_biases_only
 from adiabat.models.backbone import require_pad_token
 from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import freeze
 from adiabat.models.loading import load, override
 from adiabat.models.static import StaticBackbone, StaticTokenizer
@@ -38,6 +41,7 @@ from tests.models.static_models import (
     write_model2vec,
     write_static,
 )
+from tests.refused import Facts, refused
 from tests.tiny import lists
 
 PLAIN = EncoderSettings(normalize=False)
@@ -153,12 +157,10 @@ def test_a_store_is_built_searched_and_refused_where_a_document_has_no_known_tok
     model = write_model2vec(tmp_path / "model", {"embeddings": word_table()})
     (tmp_path / "corpus.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tsalt sea\n", encoding="utf-8")
     store = adiabat.embed(model, tmp_path / "corpus.tsv", tmp_path / "store")
-    assert [hit.doc_id for hit in adiabat.search(store.path, "salt sea zebra", model=model, k=2)] == [
-        "d2",
-        "d1",
-    ]
+    hits = adiabat.search(store.path, "salt sea zebra", model=model, k=2)
+    assert [hit.doc_id for hit in hits] == ["d2", "d1"]
     (tmp_path / "zero.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tzebra\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r'zero.tsv: .*"d2".*zebra.*data.blank = drop'):
+    with refused(DataError, "zero.tsv: ", '"d2"', "zebra", "data.blank = drop"):
         adiabat.embed(model, tmp_path / "zero.tsv", tmp_path / "other")
 
 
@@ -170,12 +172,14 @@ def trained(**options) -> DualEncoder:
     return build_towers(DualEncoder(encoder, encoder), kind="shared", seed=0, **options)
 
 
+def gradient_of(tower: Encoder, texts: list[str]) -> Tensor:
+    """Of the table, by the first number of each vector."""
+    tower(tower.collate(tower.tokenize(texts, side="query"), side="query"))[:, 0].sum().backward()
+    return tower.backbone.token_embeddings.weight.grad
+
+
 def test_the_gradient_of_a_row_is_its_share_of_the_text_and_none_of_it_reaches_the_row_of_zeros():
-    tower = trained().query
-    tower(tower.collate(tower.tokenize(["cat cat dog", ""], side="query"), side="query"))[
-        :, 0
-    ].sum().backward()
-    gradient = tower.backbone.token_embeddings.weight.grad
+    gradient = gradient_of(trained().query, ["cat cat dog", ""])
     expected = torch.zeros_like(gradient)
     expected[CAT, 0], expected[DOG, 0] = 2 / 3, 1 / 3
     torch.testing.assert_close(gradient, expected)
@@ -227,22 +231,10 @@ def tuning(tmp_path: Path, **settings) -> None:
     ]
     lines(tmp_path / "pairs.jsonl", pairs)
     adiabat.embed(model, tmp_path / "corpus.jsonl", tmp_path / "store")
-    regime = {
-        "loss": "in_batch_softmax",
-        "max_epochs": 2,
-        "batches_per_epoch": 4,
-        "batch_size": 5,
-        "learning_rate": 0.05,
-        **settings,
-    }
-    tables = {"data": {"validation_fraction": 0.4}, "tune": regime}
-    adiabat.tune(
-        model,
-        tmp_path / "store",
-        tmp_path / "pairs.jsonl",
-        tmp_path / "job",
-        settings=checked(TuneSettings, tables),
-    )
+    length = {"max_epochs": 2, "batches_per_epoch": 4, "batch_size": 5, "learning_rate": 0.05}
+    regime = {"loss": "in_batch_softmax", **length, **settings}
+    tuned = checked(TuneSettings, {"data": {"validation_fraction": 0.4}, "tune": regime})
+    adiabat.tune(model, tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=tuned)
 
 
 def test_the_query_table_is_tuned_and_the_document_table_kept(tmp_path):
@@ -254,19 +246,12 @@ def test_the_query_table_is_tuned_and_the_document_table_kept(tmp_path):
 
 
 def test_tuning_with_the_table_frozen_is_refused(tmp_path):
-    advice = r"which match every weight; a model without blocks has only embeddings: set freeze = \[\]"
-    with pytest.raises(
-        ModelError, match=rf'freeze must leave something to train, got \["embeddings"\], {advice}'
-    ):
+    with refused(ModelError, "freeze must leave something to train", 'got ["embeddings"]', "set freeze = []"):
         tuning(tmp_path)
 
 
 def test_a_text_without_tokens_breaks_no_gradient_of_a_normalised_tower():
-    tower = static_encoder()
-    tower(tower.collate(tower.tokenize(["cat dog", "", "cat"], side="query"), side="query"))[
-        :, 0
-    ].sum().backward()
-    gradient = tower.backbone.token_embeddings.weight.grad
+    gradient = gradient_of(static_encoder(), ["cat dog", "", "cat"])
     assert gradient.isfinite().all()
     assert gradient[CAT].any()
     assert not gradient[-1].any()
@@ -277,40 +262,42 @@ def passes_with_checkpoints(folder):
         pass
 
 
-POOLED = "encoder.pooling must be mean for a static model, got max; leave it out"
-LAYERS = "method must be full for a backbone without dense layers, got one of type static"
-REFUSED = [
+def backbone() -> StaticBackbone:
+    return StaticBackbone(word_table())
+
+
+POOLED = ("encoder.pooling", "must be mean", "got max", "leave it out")
+LAYERS = ("method must be full", "dense layers", "type static")
+REFUSED: list[tuple[Callable[[Path], object], type[Exception], Facts]] = [
     (lambda folder: load(write_static(folder), settings={"pooling": "max"}), ConfigError, POOLED),
     (lambda folder: override(load(write_static(folder)), {"pooling": "max"}), ConfigError, POOLED),
     (
         lambda folder: load(write_static(folder), settings={"pool_prompt": False}),
         ConfigError,
-        "encoder.pool_prompt must be true for a static model, got false; use no prompt instead",
+        ("encoder.pool_prompt", "must be true", "got false", "use no prompt"),
     ),
     (
         lambda folder: adiabat.load(write_static(folder), settings=EncoderSection(blocks=2)),
         ConfigError,
-        "encoder.blocks must be left out for a static model, which has none, got 2",
+        ("encoder.blocks must be left out", "got 2"),
     ),
-    (lambda folder: train_biases_only(StaticBackbone(word_table())), ModelError, LAYERS),
-    (lambda folder: add_lora(StaticBackbone(word_table()), rank=1), ModelError, LAYERS),
+    (lambda folder: train_biases_only(backbone()), ModelError, LAYERS),
+    (lambda folder: add_lora(backbone(), rank=1), ModelError, LAYERS),
     (
         lambda folder: freeze(trained().query.backbone, ["blocks"]),
         ModelError,
-        "this model knows embeddings.base, embeddings and has 0 blocks",
+        ("knows embeddings.base, embeddings and", "has 0 blocks"),
     ),
-    (passes_with_checkpoints, ModelError, "checkpointed must be False for StaticBackbone"),
+    (passes_with_checkpoints, ModelError, ("checkpointed must be False", "StaticBackbone")),
 ]
 
 
-@pytest.mark.parametrize(("act", "error", "message"), REFUSED)
-def test_what_a_table_of_tokens_cannot_do_is_refused(act, error, message, tmp_path):
-    with pytest.raises(error) as caught:
+@pytest.mark.parametrize(("act", "error", "facts"), REFUSED)
+def test_what_a_table_of_tokens_cannot_do_is_refused(act, error, facts, tmp_path):
+    with refused(error, *facts):
         act(tmp_path)
-    assert message in str(caught.value)
 
 
 def test_the_table_is_frozen_by_name():
-    assert freeze(trained().query.backbone, ["embeddings.base"], alone=False).names == (
-        "token_embeddings.weight",
-    )
+    frozen = freeze(trained().query.backbone, ["embeddings.base"], alone=False)
+    assert frozen.names == ("token_embeddings.weight",)

@@ -4,7 +4,6 @@ bad files are told.
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,8 +38,11 @@ from tests.models.static_models import (
     write_modules,
     write_static,
 )
-from tests.tiny import edit, save_plain, save_tiny, tiny_encoder, write
+from tests.models.worlds import Build, removed, written
+from tests.refused import Facts, refused
+from tests.tiny import edit, save_plain, save_tiny, tiny_encoder
 
+AGAIN = ("get the model",)
 MAPPING = torch.tensor([0, 1, 1, 1, 2, 3, 4, 4, 2, 0, 3, 1])
 SCALES = torch.linspace(0.5, 2.0, len(WORDS))
 
@@ -199,84 +201,65 @@ def test_a_saved_pair_keeps_its_towers(tmp_path):
 )
 def test_a_directory_of_model2vec_cannot_be_kept_and_that_is_told_before_anything_is_done(act, tmp_path):
     model = load(write_model2vec(tmp_path / "model", {"embeddings": word_table()}))
-    with pytest.raises(
-        ModelError,
-        match="must be sentence-transformers', got a directory of model2vec, which leaves unknown tokens out",
-    ):
+    with refused(ModelError, "sentence-transformers'", "got a directory of model2vec", "unknown tokens"):
         act(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 # Bad files.
 
-Fault = tuple[Callable[[Path], object], str]
 
-
-def tensors(**found: torch.Tensor) -> Callable[[Path], object]:
+def tensors(**found: torch.Tensor) -> Build:
     return lambda folder: write_embedding(folder, found)
 
 
 TABLE = word_table(rows=5)
-FAULTS: dict[str, Fault] = {
-    "no weights": (
-        lambda folder: (folder / WEIGHTS).unlink(),
-        f"must hold {WEIGHTS} and {TOKENIZER}, got no {WEIGHTS};",
-    ),
-    "nothing": (
-        lambda folder: [(folder / name).unlink() for name in (WEIGHTS, TOKENIZER)],
-        f"got no {WEIGHTS} and no {TOKENIZER}; get",
-    ),
-    "damaged weights": (
-        lambda folder: write(folder, WEIGHTS, "x"),
-        f"{WEIGHTS} must be undamaged, got SafetensorError: .*; get the model",
-    ),
-    "damaged tokenizer": (
-        lambda folder: write(folder, TOKENIZER, "{"),
-        f"{TOKENIZER} must be undamaged, got Exception: .*; get the model",
-    ),
+FAULTS: dict[str, tuple[Build, Facts]] = {
+    "no weights": (removed(WEIGHTS), (f"hold {WEIGHTS} and {TOKENIZER}", f"got no {WEIGHTS};")),
+    "nothing": (removed(WEIGHTS, TOKENIZER), (f"got no {WEIGHTS} and no {TOKENIZER}; get",)),
+    "damaged weights": (written(WEIGHTS, "x"), (f"{WEIGHTS} must be undamaged, got SafetensorError", *AGAIN)),
+    "damaged tokenizer": (written(TOKENIZER, "{"), (f"{TOKENIZER} must be undamaged, got Exception", *AGAIN)),
     "other tensors": (
         tensors(weight=TABLE, bias=SCALES),
-        "must hold embedding.weight or embeddings, got bias, weight; get the model again",
+        ("embedding.weight or embeddings", "got bias, weight", *AGAIN),
     ),
     "a vector": (
         tensors(embeddings=TABLE[0]),
-        r"embeddings must have one row per token, got shape \(8,\); get the model again",
+        ("embeddings must", "one row per token", "shape (8,)", *AGAIN),
     ),
     "few rows": (
         tensors(embeddings=TABLE),
-        "must know no token beyond the 5 rows of model.safetensors, got one of id 11; they belong to",
+        ("no token beyond the 5 rows of model.safetensors", "got one of id 11", "they belong to"),
     ),
     "few weights": (
         tensors(embeddings=word_table(), weights=SCALES[1:]),
-        r"weights must .* one number per token \(12\), got shape \(11,\)",
+        ("weights must", "one number per token (12)", "got shape (11,)"),
     ),
     "mapping too high": (
         tensors(embeddings=TABLE, mapping=MAPPING + 1),
-        "mapping must hold rows from 0 to 4, got 5; get the model again",
+        ("mapping must", "rows from 0 to 4", "got 5", *AGAIN),
     ),
     "mapping below zero": (
         tensors(embeddings=TABLE, mapping=MAPPING - 1),
-        "mapping must hold rows from 0 to 4, got -1; get the model again",
+        ("mapping must", "rows from 0 to 4", "got -1", *AGAIN),
     ),
     "mapping of fractions": (
         tensors(embeddings=TABLE, mapping=SCALES),
-        r"mapping must .*, got torch.float32 of shape \(12,\); get the model",
+        ("mapping must", "got torch.float32 of shape (12,)", *AGAIN),
     ),
-    "short mapping": (tensors(embeddings=TABLE, mapping=MAPPING[:6]), "must know no token beyond the 6 rows"),
+    "short mapping": (tensors(embeddings=TABLE, mapping=MAPPING[:6]), ("no token beyond the 6 rows",)),
 }
 
 
-@pytest.mark.parametrize(("spoil", "message"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(("spoil", "facts"), FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "model2vec"])
-def test_a_bad_file_is_told(spoil, message, listed, tmp_path):
+def test_a_bad_file_is_told(spoil, facts, listed, tmp_path):
     write_model2vec(tmp_path, {"embeddings": word_table()})
     if listed:
         write_modules(tmp_path, (".", OLD.format("StaticEmbedding")))
     spoil(tmp_path)
-    with pytest.raises(ModelError, match=message) as caught:
+    with refused(ModelError, str(tmp_path), *facts):
         load(tmp_path)
-    assert str(caught.value).startswith(str(tmp_path))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["Pooling", "WordWeights"])
@@ -286,9 +269,7 @@ def test_modules_that_a_static_model_cannot_have_are_told(kind, tmp_path):
         ("0_StaticEmbedding", OLD.format("StaticEmbedding")),
         ("1_Other", OLD.format(kind)),
     )
-    with pytest.raises(
-        ModelError, match=f"modules after the StaticEmbedding must be any Dense, then Normalize, got {kind}"
-    ):
+    with refused(ModelError, "after the StaticEmbedding", "any Dense, then Normalize", f"got {kind}"):
         load(tmp_path)
 
 
@@ -298,15 +279,13 @@ def test_a_configuration_of_another_kind_is_no_static_model(tmp_path):
     assert load(folder).query.backbone.config.model_type == "bert"
     edit(folder, "config.json", model_type="model2vec")
     shutil.copy(folder / "tokenizer.json", folder / "copy.json")
-    with pytest.raises(ModelError, match="must hold embedding.weight or embeddings, got "):
+    with refused(ModelError, "embedding.weight or embeddings", "got "):
         load(folder)
 
 
 @pytest.mark.parametrize("limit", ["many", 7.5, True])
 def test_a_limit_that_is_no_whole_number_is_told(limit, tmp_path):
-    with pytest.raises(
-        ModelError, match=f"max_length must be a whole number, or null for none, got {limit!r}; correct it"
-    ):
+    with refused(ModelError, "max_length", "a whole number", "null for none", f"got {limit!r}"):
         load(write_model2vec(tmp_path, {"embeddings": word_table()}, max_length=limit))
 
 

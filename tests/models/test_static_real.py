@@ -58,9 +58,7 @@ def test_a_real_static_model_gives_the_vectors_of_sentence_transformers(wordllam
     np.testing.assert_allclose(alone, theirs[:20], atol=1e-6)
 
 
-def test_without_the_files_of_sentence_transformers_it_gives_the_vectors_of_model2vec(
-    wordllama: Path, tmp_path: Path
-) -> None:
+def test_without_modules_it_gives_the_vectors_of_model2vec(wordllama: Path, tmp_path: Path) -> None:
     peer = pytest.importorskip("model2vec").StaticModel.from_pretrained(wordllama)
     plain = tmp_path / "wordllama"
     shutil.copytree(wordllama, plain, ignore=shutil.ignore_patterns("modules.json", "1_Normalize"))

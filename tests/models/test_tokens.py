@@ -5,12 +5,16 @@ batches of a budget of tokens.
 import copy
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis.strategies import integers, sampled_from
+from hypothesis.strategies import lists as lists_of
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -20,19 +24,29 @@ from adiabat.models import bulk as tokens
 from adiabat.models import tokens as cutting
 from adiabat.models.bulk import TokenTable, embed_all, embed_rows
 from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
 from adiabat.models.tokens import bucket_batches, cut_texts, pad, token_budget_batches, token_lists
+from tests.refused import refused
 from tests.tiny import lists, tiny_encoder, tiny_tokenizer
 
 TEXTS = ["a", "query of some length", "", "längeres Wort äöü", "b", "一二三"]
+ASKED = EncoderSettings(query_prompt="ask: ", max_tokens=12)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return tiny_encoder(width=16)
+
+
+def table_of(encoder: Encoder, folder: Path | None = None) -> TokenTable:
+    return TokenTable.of(encoder, TEXTS, side="query", folder=folder)
 
 
 @pytest.mark.parametrize("block", [2, 4096])
-def test_the_table_holds_what_the_tokenizer_gives_in_four_bytes_a_token(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_holds_all_tokens_in_four_bytes_each(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "TOKENIZE_BLOCK", block)
-    encoder = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    encoder = tiny_encoder(width=16, settings=ASKED)
+    table = table_of(encoder)
     expected = lists(encoder.tokenize(TEXTS, side="query"))
     assert lists(table.take(np.arange(len(TEXTS)))) == expected
     assert lists(table.take(np.array([3, 0, 3]))) == [expected[3], expected[0], expected[3]]
@@ -42,17 +56,13 @@ def test_the_table_holds_what_the_tokenizer_gives_in_four_bytes_a_token(
     assert (table.ids.nbytes, table.offsets.nbytes) == (4 * table.lengths.sum(), 8 * (len(TEXTS) + 1))
 
 
-def test_a_table_in_files_is_that_in_memory_and_is_made_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
-    memory = TokenTable.of(encoder, TEXTS, side="query")
+def test_a_table_in_files_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(width=16, settings=ASKED)
+    memory = table_of(encoder)
     rows = np.array([3, 0, 5, 3, 2])
-    assert lists(TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).take(rows)) == lists(
-        memory.take(rows)
-    )
+    assert lists(table_of(encoder, tmp_path).take(rows)) == lists(memory.take(rows))
     monkeypatch.setattr(type(encoder), "tokenize", lambda *_, **__: pytest.fail("texts were tokenised again"))
-    again = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
+    again = table_of(encoder, tmp_path)
     assert (lists(again.take(rows)), again.lengths.tolist()) == (
         lists(memory.take(rows)),
         memory.lengths.tolist(),
@@ -61,60 +71,51 @@ def test_a_table_in_files_is_that_in_memory_and_is_made_once(
 
 @pytest.mark.parametrize("ending", ["i32", "npy", "json"])
 @pytest.mark.parametrize("cut", [True, False])
-def test_tokens_that_were_damaged_are_made_again_and_it_is_said(
-    tmp_path: Path, ending: str, cut: bool
+def test_damaged_tokens_are_made_again_and_told(
+    encoder: Encoder, tmp_path: Path, ending: str, cut: bool
 ) -> None:
-    encoder = tiny_encoder(width=16)
-    expected = lists(TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).take(np.arange(len(TEXTS))))
+    expected = lists(table_of(encoder, tmp_path).take(np.arange(len(TEXTS))))
     (file,) = tmp_path.glob(f"tokens-query-*.{ending}")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content[: len(content) // 2] if cut else content)
     with pytest.warns(UserWarning, match=rf"{file} must be undamaged, got .*; it is rebuilt"):
-        table = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
+        table = table_of(encoder, tmp_path)
     assert lists(table.take(np.arange(len(TEXTS)))) == expected
 
 
 @pytest.mark.parametrize("other", [{"max_tokens": 13}, {"query_prompt": "tell: "}])
 def test_what_decides_tokens_decides_the_files(tmp_path: Path, other: dict[str, Any]) -> None:
-    one = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
-    settings = {"query_prompt": "ask: ", "max_tokens": 12, **other}
-    changed = tiny_encoder(width=16, settings=EncoderSettings(**settings))
-    TokenTable.of(one, TEXTS, side="query", folder=tmp_path)
-    table = TokenTable.of(changed, TEXTS, side="query", folder=tmp_path)
+    one = tiny_encoder(width=16, settings=ASKED)
+    changed = one.with_settings(replace(ASKED, **other))
+    table_of(one, tmp_path)
+    table = table_of(changed, tmp_path)
     assert lists(table.take(np.arange(len(TEXTS)))) == lists(changed.tokenize(TEXTS, side="query"))
 
 
-def test_a_full_disk_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(width=16)
-
+def test_a_full_disk_gets_no_table(encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> NoReturn:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(
-        DataError,
-        match=r"tokens-query-\w+\.npy must be writable, got No space left on device; free space there",
-    ):
-        TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
+    with refused(DataError, "/tokens-query-", ".npy must be writable", "No space left on device", "free"):
+        table_of(encoder, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_run_left_of_a_table_is_taken_by_the_next(tmp_path: Path) -> None:
-    encoder = tiny_encoder(width=16)
-    TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
+def test_what_a_killed_run_left_of_a_table_is_taken_by_the_next(encoder: Encoder, tmp_path: Path) -> None:
+    table_of(encoder, tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     for path in list(tmp_path.iterdir()):
         path.unlink()
     for name in names:
         (tmp_path / f".{name}.part0").write_bytes(b"half of it" * 100)
-    table = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
+    table = table_of(encoder, tmp_path)
     assert lists(table.take(np.arange(len(TEXTS)))) == lists(encoder.tokenize(TEXTS, side="query"))
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-def test_no_texts_make_an_empty_table() -> None:
-    encoder = tiny_encoder(width=16)
+def test_no_texts_make_an_empty_table(encoder: Encoder) -> None:
     table = TokenTable.of(encoder, [], side="query")
     assert len(table) == 0
     assert embed_all(encoder, table, token_budget=10).shape == (0, 16)
@@ -124,7 +125,7 @@ def test_no_texts_make_an_empty_table() -> None:
 def test_embedding_all_rows_equals_encoding_the_texts(token_budget: int) -> None:
     settings = EncoderSettings(query_prompt="ask: ", max_tokens=32, pool_prompt=False)
     encoder = tiny_encoder(width=16, layers=2, settings=settings, projection=8)
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder)
     ours = embed_all(encoder, table, token_budget=token_budget)
     np.testing.assert_allclose(ours.numpy(), encoder.encode(TEXTS, side="query", precision="fp32"), atol=1e-6)
     assert not ours.requires_grad
@@ -132,7 +133,7 @@ def test_embedding_all_rows_equals_encoding_the_texts(token_budget: int) -> None
 
 def test_embedding_some_rows_carries_gradients_to_the_weights() -> None:
     encoder = tiny_encoder(width=16)
-    table = TokenTable.of(encoder, TEXTS, side="query")
+    table = table_of(encoder)
     rows = np.array([4, 1])
     embeddings = embed_rows(encoder, table, rows)
     np.testing.assert_allclose(
@@ -144,9 +145,8 @@ def test_embedding_some_rows_carries_gradients_to_the_weights() -> None:
     assert all(weights.grad is not None for weights in encoder.used_parameters().values())
 
 
-def test_padding_beside_a_long_text_does_not_change_a_short_one() -> None:
-    encoder = tiny_encoder(width=16)
-    table = TokenTable.of(encoder, TEXTS, side="query")
+def test_padding_beside_a_long_text_does_not_change_a_short_one(encoder: Encoder) -> None:
+    table = table_of(encoder)
     with torch.no_grad():
         alone, together = (
             embed_rows(encoder, table, np.array([0])),
@@ -291,9 +291,7 @@ def test_the_tokens_that_count_are_those_of_the_whole_text(make: Callable[[], To
 @pytest.mark.parametrize(
     ("make", "is_cut"), [(make, make not in (across_words, looking_ahead)) for make in MAKERS]
 )
-def test_long_texts_are_cut_where_the_tokenizer_splits_them_into_words(
-    make: Callable[[], Tokenizer], is_cut: bool
-) -> None:
+def test_long_texts_are_cut_where_tokenizers_split_words(make: Callable[[], Tokenizer], is_cut: bool) -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=make())
     (beginning,) = cut_texts(tokenizer, [text := texts_of(0)[0]], 10)
     assert (len(beginning) < len(text) / 4) is is_cut
@@ -348,16 +346,15 @@ def test_a_padding_id_inside_a_text_still_counts() -> None:
     assert pad(Ragged.of([[2, 2], [2]]), pad_token_id=2).attention_mask.tolist() == [[1, 1], [1, 0]]
 
 
-def random_lengths(count: int, seed: int) -> list[int]:
-    return [int(length) for length in np.random.default_rng(seed).integers(1, 200, count)]
+LENGTHS = lists_of(integers(1, 200), min_size=1, max_size=300)
 
 
-@pytest.mark.parametrize("budget", [1, 64, 512, 4096, 10**6])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_every_row_comes_once_in_batches_as_full_as_the_budget_allows(seed: int, budget: int) -> None:
-    lengths = random_lengths(300, seed)
+@given(LENGTHS, integers(1, 5000))
+@example([3], 1)
+@example([200, 1], 10**6)
+def test_every_row_comes_once_in_batches_as_full_as_allowed(lengths: list[int], budget: int) -> None:
     batches = list(token_budget_batches(lengths, budget))
-    assert sorted(np.concatenate(batches).tolist()) == list(range(300))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     longest = [max(lengths[row] for row in rows) for rows in batches]
     assert all(
         len(rows) == 1 or len(rows) * length <= budget for rows, length in zip(batches, longest, strict=True)
@@ -391,25 +388,21 @@ def test_buckets_worked_by_hand() -> None:
     ]
 
 
-@pytest.mark.parametrize("buckets", [(64, 128, 196, 256), (10,), (199, 200)])
-@pytest.mark.parametrize("budget", [1, 256, 4096])
-def test_every_row_comes_once_in_the_smallest_bucket_that_holds_it(
-    buckets: tuple[int, ...], budget: int
+@given(LENGTHS, integers(1, 5000), sampled_from([(64, 128, 196, 256), (10,), (199, 200)]))
+@example([200, 1, 10], 1, (10,))
+def test_every_row_comes_once_in_its_smallest_bucket(
+    lengths: list[int], budget: int, buckets: tuple[int, ...]
 ) -> None:
-    lengths = random_lengths(157, 1)
-    allowed = sorted({*buckets, 128, 256})
+    # Beyond the buckets, lengths are multiples of 128.
+    beyond = [length for length in (*buckets, 128, 256) if length % 128 == 0]
     seen = []
     for rows, (height, length) in bucket_batches(lengths, budget, buckets, longest=512):
         assert len(rows) <= height == max(1, budget // length)
         for row in rows:
             inside = [bucket for bucket in buckets if bucket >= lengths[row]]
-            assert length == (
-                min(inside)
-                if inside
-                else min(bucket for bucket in allowed if bucket % 128 == 0 and bucket >= lengths[row])
-            )
+            assert length == min(inside or [bucket for bucket in beyond if bucket >= lengths[row]])
         seen += rows.tolist()
-    assert sorted(seen) == list(range(157))
+    assert sorted(seen) == list(range(len(lengths)))
 
 
 class AddsAWord(PreTrainedTokenizerFast):
@@ -436,10 +429,10 @@ def test_a_tokenizer_with_an_encoding_of_its_own_keeps_it() -> None:
 
 
 def test_halves_hold_the_texts_and_know_where_they_lie() -> None:
-    lists_of = [[1, 2, 3], [4], [5, 6], [7, 8], [9]]
-    whole = pad(Ragged.of(lists_of), pad_token_id=0, skipped=1)
+    texts = [[1, 2, 3], [4], [5, 6], [7, 8], [9]]
+    whole = pad(Ragged.of(texts), pad_token_id=0, skipped=1)
     first, second = whole.halves()
-    for half, own in ((first, lists_of[:2]), (second, lists_of[2:])):
+    for half, own in ((first, texts[:2]), (second, texts[2:])):
         assert half.layout.lengths == [len(ids) for ids in own]
         assert half.input_ids.flatten()[half.layout.places].tolist() == [
             token for ids in own for token in ids

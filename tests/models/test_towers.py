@@ -3,7 +3,8 @@ do.
 """
 
 import copy
-from typing import get_args
+from collections.abc import Iterable
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from adiabat.data.records import Side
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder, TowerKind, build_towers, freeze_tower, trainable_copy
+from tests.refused import Facts, refused
 from tests.tiny import Kind, tiny_dual, tiny_encoder
 
 TEXTS = ["Where does the river rise?", "река", "a"]
@@ -26,6 +28,16 @@ TOWERS: tuple[TowerKind, ...] = get_args(TowerKind)
 
 def vectors(encoder: Encoder, side: Side = "query") -> np.ndarray:
     return encoder.encode(TEXTS, side=side, precision="fp32")
+
+
+def built(
+    kind: TowerKind, start: DualEncoder | None = None, *, width: int | None = 8, seed: int = 0
+) -> DualEncoder:
+    return build_towers(start or tiny_dual(), kind=kind, projection_width=width, seed=seed)
+
+
+def ids(weights: Iterable[Tensor]) -> set[int]:
+    return {id(one) for one in weights}
 
 
 def loss_of(model: DualEncoder) -> Tensor:
@@ -58,10 +70,8 @@ def shifted(encoder: Encoder, amount: float) -> None:
 
 @pytest.mark.parametrize("width", [None, 8])
 def test_asymmetric_towers_have_no_weights_in_common_and_start_equal(width: int | None) -> None:
-    model = build_towers(tiny_dual(projection=20), kind="asymmetric", projection_width=width, seed=0)
-    assert not {id(weights) for weights in model.query.parameters()} & {
-        id(weights) for weights in model.document.parameters()
-    }
+    model = built("asymmetric", tiny_dual(projection=20), width=width)
+    assert not ids(model.query.parameters()) & ids(model.document.parameters())
     assert model.query.weights_digest() == model.document.weights_digest()
     np.testing.assert_array_equal(vectors(model.query), vectors(model.document))
     assert model.width == (width or 20)
@@ -69,19 +79,17 @@ def test_asymmetric_towers_have_no_weights_in_common_and_start_equal(width: int 
 
 @pytest.mark.parametrize("width", [None, 8])
 def test_a_shared_projection_is_all_that_its_towers_have_in_common(width: int | None) -> None:
-    model = build_towers(tiny_dual(), kind="shared_projection", projection_width=width, seed=0)
-    common = {id(weights) for weights in model.query.parameters()} & {
-        id(weights) for weights in model.document.parameters()
-    }
+    model = built("shared_projection", width=width)
+    common = ids(model.query.parameters()) & ids(model.document.parameters())
     assert model.query.projections[-1] is model.document.projections[-1]
-    assert common == {id(weights) for weights in model.query.projections[-1].parameters()}
+    assert common == ids(model.query.projections[-1].parameters())
     assert not model.shared
     assert model.width == (width or 32)
 
 
 def test_a_new_projection_stands_on_those_that_the_start_has_by_hand() -> None:
     start = tiny_dual(projection=20)
-    model = build_towers(start, kind="asymmetric", projection_width=3, seed=5)
+    model = built("asymmetric", start, width=3, seed=5)
     weights = model.query.projections[-1].get_parameter("linear.weight").detach().numpy()
     plain = start.query.with_settings(copy.copy(start.query.settings))
     pooled = plain.encode(TEXTS, side="query", precision="fp32")
@@ -96,26 +104,20 @@ def test_a_new_projection_stands_on_those_that_the_start_has_by_hand() -> None:
 
 
 def test_the_seed_decides_new_projections_and_nothing_else() -> None:
-    models = [
-        build_towers(tiny_dual(), kind="shared_projection", projection_width=8, seed=seed)
-        for seed in (0, 0, 1)
-    ]
-    assert models[0].fingerprint() == models[1].fingerprint() != models[2].fingerprint()
-    assert (
-        len({build_towers(tiny_dual(), kind="asymmetric", seed=seed).fingerprint() for seed in (0, 1)}) == 1
-    )
+    one, same, other = (built("shared_projection", seed=seed).fingerprint() for seed in (0, 0, 1))
+    assert one == same != other
+    plain, again = (built("asymmetric", width=None, seed=seed).fingerprint() for seed in (0, 1))
+    assert plain == again
 
 
 def test_a_projection_that_both_towers_end_in_is_kept_as_the_shared_one() -> None:
-    start = build_towers(tiny_dual(shared=False), kind="shared_projection", projection_width=8, seed=0)
-    again = build_towers(start, kind="shared_projection", seed=1)
+    start = built("shared_projection", tiny_dual(shared=False))
+    again = built("shared_projection", start, width=None, seed=1)
     assert len(again.query.projections) == len(again.document.projections) == 1
     assert again.query.projections[-1] is again.document.projections[-1] is not start.query.projections[-1]
-    assert [again.fingerprint(side) for side in SIDES] == [start.fingerprint(side) for side in SIDES]
-    assert (
-        len(build_towers(start, kind="shared_projection", projection_width=8, seed=1).query.projections) == 2
-    )
-    assert build_towers(tiny_dual(projection=8), kind="shared_projection", seed=0).width == 8
+    assert again.fingerprints() == start.fingerprints()
+    assert len(built("shared_projection", start, seed=1).query.projections) == 2
+    assert built("shared_projection", tiny_dual(projection=8), width=None).width == 8
 
 
 def test_a_document_side_of_another_family_starts_from_its_own_model() -> None:
@@ -133,49 +135,51 @@ def test_a_document_side_of_another_family_starts_from_its_own_model() -> None:
 # What cannot be built.
 
 
-BAD: dict[str, tuple[dict[str, object], str]] = {
+TWO_STARTS = "start from different towers"
+BAD: dict[str, tuple[type[AdiabatError], dict[str, Any], Facts]] = {
     "two towers as one": (
+        ModelError,
         {"start": tiny_dual(shared=False), "kind": "shared"},
-        "towers.kind must be asymmetric or shared_projection where the two sides "
-        "start from different towers, got shared; choose",
+        ("towers.kind", "asymmetric or shared_projection", TWO_STARTS, "got shared; choose"),
     ),
     "a second start for one tower": (
+        ModelError,
         {"kind": "shared", "document_start": tiny_dual(seed=4)},
-        "start from different towers, got shared",
+        (TWO_STARTS, "got shared"),
     ),
     "one projection over two widths": (
+        ModelError,
         {"kind": "shared_projection", "projection_width": 8, "document_start": tiny_dual(width=16)},
-        "got shared_projection over 32 and 16: one projection takes vectors of one width; "
-        "choose asymmetric, and set towers.projection_wi",
+        ("got shared_projection over 32 and 16", "choose asymmetric", "towers.projection_width"),
     ),
     "two widths": (
+        ModelError,
         {"kind": "asymmetric", "document_start": tiny_dual(width=16)},
-        "tiny: both towers must have one width, got 32 and 16; train them with "
-        "projections to one width, towers.projection_width",
+        ("tiny: ", "one width", "got 32 and 16", "towers.projection_width"),
     ),
     "a layer on what is truncated": (
+        ConfigError,
         {
             "start": tiny_dual(settings=EncoderSettings(truncate_dim=5)),
             "kind": "shared",
             "projection_width": 8,
         },
-        "towers.projection_width must be left out for a model that cuts its embeddings "
-        "(truncate_dim), which no layer can follow; take",
+        ("towers.projection_width must be left out", "truncate_dim"),
     ),
-    "no width": ({"kind": "shared", "projection_width": 0}, "towers.projection_width must be > 0, got 0"),
+    "no width": (
+        ConfigError,
+        {"kind": "shared", "projection_width": 0},
+        ("towers.projection_width", "> 0", "got 0"),
+    ),
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_built_is_told_in_one_line(name: str) -> None:
-    arguments, told = BAD[name]
-    with pytest.raises(AdiabatError) as caught:
-        build_towers(**{"start": tiny_dual(), "seed": 0, **arguments})  # type: ignore[arg-type]
-    assert told in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert isinstance(
-        caught.value, ConfigError if name in ("no width", "a layer on what is truncated") else ModelError
-    )
+@pytest.mark.parametrize(("error", "arguments", "facts"), BAD.values(), ids=BAD)
+def test_what_cannot_be_built_is_told(
+    error: type[AdiabatError], arguments: dict[str, Any], facts: Facts
+) -> None:
+    with refused(error, *facts):
+        build_towers(**{"start": tiny_dual(), "seed": 0, **arguments})
 
 
 # What training does.
@@ -183,22 +187,15 @@ def test_what_cannot_be_built_is_told_in_one_line(name: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gradients_of_both_sides_add_up_in_a_shared_projection(family: Kind) -> None:
-    joined = build_towers(
-        tiny_dual(family, shared=False), kind="shared_projection", projection_width=8, seed=0
-    )
+    joined = built("shared_projection", tiny_dual(family, shared=False))
     apart = DualEncoder(joined.query, trainable_copy(joined.document))
     backward(apart)
     parts = [gradient(tower.projections[-1]).clone() for tower in (apart.query, apart.document)]
     joined.query.zero_grad()
     backward(joined)
     assert min(part.abs().max() for part in parts) > 1e-3
-    total = [
-        [float(one) + float(other) for one, other in zip(*rows, strict=True)]
-        for rows in zip(*parts, strict=True)
-    ]
-    torch.testing.assert_close(
-        gradient(joined.query.projections[-1]), torch.tensor(total), atol=1e-6, rtol=1e-4
-    )
+    found = gradient(joined.query.projections[-1])
+    torch.testing.assert_close(found, parts[0] + parts[1], atol=1e-6, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", TOWERS)
@@ -206,7 +203,7 @@ def test_training_leaves_the_start_untouched(kind: TowerKind) -> None:
     start = tiny_dual(projection=20)
     start.query.backbone.requires_grad_(False)
     before = start.fingerprint()
-    model = build_towers(start, kind=kind, projection_width=8, seed=0)
+    model = built(kind, start)
     for tower in (model.query, model.document):
         tower.train()
         shifted(tower, 0.1)
@@ -218,17 +215,17 @@ def test_training_leaves_the_start_untouched(kind: TowerKind) -> None:
 
 @pytest.mark.parametrize("kind", TOWERS)
 def test_all_that_an_embedding_depends_on_is_trainable_and_nothing_else(kind: TowerKind) -> None:
-    model = build_towers(tiny_dual(), kind=kind, projection_width=8, seed=0)
+    model = built(kind)
     for tower in (model.query, model.document):
         assert not tower.training
-        used = {id(weights) for weights in tower.used_parameters().values()}
-        assert {id(weights) for weights in tower.parameters() if weights.requires_grad} == used
+        used = ids(tower.used_parameters().values())
+        assert ids(weights for weights in tower.parameters() if weights.requires_grad) == used
         # BERT has a pooler head.
         assert len(used) < len(list(tower.parameters()))
 
 
 def test_a_frozen_tower_freezes_the_projection_that_it_shares() -> None:
-    model = build_towers(tiny_dual(shared=False), kind="shared_projection", projection_width=8, seed=0)
+    model = built("shared_projection", tiny_dual(shared=False))
     before = model.fingerprint("document")
     freeze_tower(model.document)
     trained = [weights for weights in model.query.parameters() if weights.requires_grad]
@@ -239,8 +236,8 @@ def test_a_frozen_tower_freezes_the_projection_that_it_shares() -> None:
 
 
 def test_equal_projections_of_two_towers_are_not_mistaken_for_one() -> None:
-    start = build_towers(tiny_dual(), kind="asymmetric", projection_width=8, seed=0)
-    assert len(build_towers(start, kind="shared_projection", seed=0).query.projections) == 2
+    start = built("asymmetric")
+    assert len(built("shared_projection", start, width=None).query.projections) == 2
 
 
 RIVERS = ["river", "Where does the river rise?", "гора"]
