@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from adiabat.losses.embedded_pairs import Guide, Pairs
 from adiabat.losses.in_batch import in_batch_softmax, pair, samtone
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 
 Loss = Callable[..., Tensor]
 
@@ -95,54 +95,42 @@ class Loops:
     pairs: Pairs
     temperature: float
 
+    def asks_the_same(self, i: int, j: int) -> bool:
+        queries = self.pairs.query_keys
+        return i == j or (queries is not None and bool(queries[i] == queries[j]))
+
     def answers(self, i: int) -> set[int]:
         """Keys of the positives of everyone who asks what `i` asks."""
-        if self.pairs.positive_keys is None:
-            return set()
-        queries = self.pairs.query_keys
-        asking = [
-            j
-            for j in range(len(self.pairs.query))
-            if j == i or (queries is not None and queries[i] == queries[j])
-        ]
-        return {int(self.pairs.positive_keys[j]) for j in asking}
+        keys = self.pairs.positive_keys
+        every = range(len(self.pairs.query))
+        return set() if keys is None else {int(keys[j]) for j in every if self.asks_the_same(i, j)}
 
     def same(self, i: int, j: int) -> bool:
-        if i == j or (
-            self.pairs.query_keys is not None and self.pairs.query_keys[i] == self.pairs.query_keys[j]
-        ):
-            return True
         keys = self.pairs.positive_keys
-        return keys is not None and (int(keys[j]) in self.answers(i) or int(keys[i]) in self.answers(j))
+        if keys is None or self.asks_the_same(i, j):
+            return self.asks_the_same(i, j)
+        return int(keys[j]) in self.answers(i) or int(keys[i]) in self.answers(j)
 
-    def threshold(self, i: int) -> float:
+    def guided(self, i: int, left: str, right: str, place: int | tuple[int, int]) -> bool:
+        """Whether the guide finds a candidate closer to `i` than the positive, less a margin."""
         guide = self.pairs.guide
-        return math.inf if guide is None else dot(guide.query[i], guide.positive[i]) - guide.margin
+        if guide is None:
+            return False
+        threshold = dot(guide.query[i], guide.positive[i]) - guide.margin
+        return dot(getattr(guide, left)[i], getattr(guide, right)[place]) > threshold
 
-    def guided(self, i: int, left: str, right: Tensor) -> bool:
-        return (
-            dot(getattr(self.pairs.guide, left)[i], right) > self.threshold(i) if self.pairs.guide else False
-        )
+    def exponential(self, left: Tensor, right: Tensor) -> float:
+        return math.exp(dot(left, right) / self.temperature)
 
     def terms(self, i: int, of: str, against: str) -> list[float]:
         """exp(s_ij) of the candidates on one side of the other pairs."""
+        known = self.pairs.known if (of, against) == ("query", "positive") else None
+        mine, theirs = getattr(self.pairs, of)[i], getattr(self.pairs, against)
         found = []
         for j in range(len(self.pairs.query)):
-            known = (
-                (of, against) == ("query", "positive")
-                and self.pairs.known is not None
-                and bool(self.pairs.known[i, j])
-            )
-            if not (
-                self.same(i, j)
-                or known
-                or self.guided(i, of, getattr(self.pairs.guide, against)[j] if self.pairs.guide else Tensor())
-            ):
-                found.append(
-                    math.exp(
-                        dot(getattr(self.pairs, of)[i], getattr(self.pairs, against)[j]) / self.temperature
-                    )
-                )
+            out = self.same(i, j) or (known is not None and bool(known[i, j]))
+            if not (out or self.guided(i, of, against, j)):
+                found.append(self.exponential(mine, theirs[j]))
         return found
 
     def further(self, i: int) -> list[float]:
@@ -151,12 +139,12 @@ class Loops:
         for j in range(len(pairs.shared)):
             equal = pairs.shared_keys is not None and int(pairs.shared_keys[j]) in self.answers(i)
             known = pairs.known is not None and bool(pairs.known[i, len(pairs.query) + j])
-            if not (equal or known or (pairs.guide and self.guided(i, "query", pairs.guide.shared[j]))):
-                found.append(math.exp(dot(pairs.query[i], pairs.shared[j]) / self.temperature))
+            if not (equal or known or self.guided(i, "query", "shared", j)):
+                found.append(self.exponential(pairs.query[i], pairs.shared[j]))
         for h in range(pairs.own.shape[1]):
             equal = pairs.own_keys is not None and int(pairs.own_keys[i, h]) in self.answers(i)
-            if not (equal or (pairs.guide and self.guided(i, "query", pairs.guide.own[i, h]))):
-                found.append(math.exp(dot(pairs.query[i], pairs.own[i, h]) / self.temperature))
+            if not (equal or self.guided(i, "query", "own", (i, h))):
+                found.append(self.exponential(pairs.query[i], pairs.own[i, h]))
         return found
 
     def loss(
@@ -177,10 +165,9 @@ class Loops:
     def passages(self, *, printed: bool) -> float:
         total = 0.0
         for i in range(len(self.pairs.query)):
-            own = math.exp(dot(self.pairs.query[i], self.pairs.positive[i]) / self.temperature)
-            total -= math.log(
-                own / sum([*([] if printed else [own]), *self.terms(i, "positive", "positive")])
-            )
+            own = self.exponential(self.pairs.query[i], self.pairs.positive[i])
+            others = sum(self.terms(i, "positive", "positive"))
+            total -= math.log(own / (others if printed else own + others))
         return total / len(self.pairs.query)
 
 
@@ -424,7 +411,7 @@ def test_small_temperatures_do_not_overflow(tile: int | None) -> None:
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
 def test_a_temperature_not_above_zero_is_refused(name: str, temperature: float) -> None:
-    with refused(ValueError, "temperature", "above 0"):
+    with one_line(ValueError, "temperature", "above 0", f"got {temperature}"):
         LOSSES[name](batch_for(name), temperature=temperature)
 
 
@@ -432,16 +419,19 @@ def test_a_temperature_not_above_zero_is_refused(name: str, temperature: float) 
     ("loss", "options", "facts"),
     [
         *(
-            (in_batch_softmax, {"margin": margin}, ("margin", ">= 0"))
+            (in_batch_softmax, {"margin": margin}, ("margin", ">= 0", f"got {margin}"))
             for margin in (-0.1, math.nan, math.inf)
         ),
-        *((pair, {"weight": weight}, ("weight", "between 0 and 1")) for weight in (-0.1, 1.1, math.nan)),
+        *(
+            (pair, {"weight": weight}, ("weight", "between 0 and 1", f"got {weight}"))
+            for weight in (-0.1, 1.1, math.nan)
+        ),
         (samtone, {"side": "both", "symmetric": False}, ('side must be "query"', "symmetric", 'got "both"')),
         (in_batch_softmax, {"tile": 0}, ("tile", "at least 1 row", "got 0")),
     ],
 )
 def test_an_impossible_option_is_refused(loss: Loss, options: dict[str, Any], facts: Facts) -> None:
-    with refused(ValueError, *facts):
+    with one_line(ValueError, *facts):
         loss(batch_for("pair"), temperature=0.1, **options)
 
 

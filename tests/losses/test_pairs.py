@@ -16,18 +16,18 @@ from adiabat.losses import embedded_pairs as pairs_module
 from adiabat.losses.embedded_pairs import Guide, Pairs, _check_lengths
 from adiabat.losses.in_batch import in_batch_softmax, pair, samtone
 from tests.losses.test_losses import batch, random
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 
 
 @pytest.mark.parametrize("missing", ["shared", "own"])
 def test_a_guide_that_has_not_seen_the_negatives_is_refused(missing: str) -> None:
     pairs = batch()
-    with refused(ValueError, "guide must have embeddings of"):
+    with one_line(ValueError, "guide must have embeddings of"):
         in_batch_softmax(replace(pairs, guide=replace(pairs.guide, **{missing: None})), temperature=0.1)
 
 
 def test_keys_of_negatives_alone_are_refused() -> None:
-    with refused(ValueError, "positive_keys must be given", "keys of negatives"):
+    with one_line(ValueError, "positive_keys must be given", "keys of negatives"):
         in_batch_softmax(replace(batch(), positive_keys=None), temperature=0.1)
 
 
@@ -63,7 +63,7 @@ def test_a_positive_of_the_same_query_is_no_negative_wherever_it_stands() -> Non
 
 def test_what_is_known_of_documents_is_refused_where_more_is_compared() -> None:
     for loss in (partial(in_batch_softmax, symmetric=True), samtone, pair):
-        with refused(ValueError, "known must be left out", "more than queries with documents"):
+        with one_line(ValueError, "known must be left out", "more than queries with documents"):
             loss(batch(), temperature=0.1)
 
 
@@ -78,7 +78,7 @@ def test_what_is_known_of_documents_is_refused_where_more_is_compared() -> None:
     ],
 )
 def test_parts_that_do_not_belong_together_are_refused(changes: dict[str, object], facts: Facts) -> None:
-    with refused(ValueError, *facts):
+    with one_line(ValueError, *facts):
         inspect.unwrap(_check_lengths)(SimpleNamespace(**{**vars_of(batch()), **changes}))
 
 
@@ -87,7 +87,7 @@ def vars_of(pairs: Pairs) -> dict[str, object]:
 
 
 def test_half_precision_is_refused_because_sums_would_be_rounded_away() -> None:
-    with refused(ValueError, "embeddings", "float32 or float64", "got torch.bfloat16"):
+    with one_line(ValueError, "embeddings", "float32 or float64", "got torch.bfloat16"):
         Pairs(torch.eye(2).bfloat16(), torch.eye(2).bfloat16())
 
 

@@ -8,7 +8,7 @@ import torch
 from adiabat.losses.embedded_pairs import Pairs
 from adiabat.losses.in_batch import in_batch_softmax
 from adiabat.losses.log_denominator import COLDEST, LearnedTemperature, scheduled_temperature
-from tests.refused import refused
+from tests.refused import one_line
 
 
 @pytest.mark.parametrize(("step", "factor"), [(0, 1), (2_500, 6.5), (5_000, 12), (10_000, 23), (50_000, 23)])
@@ -24,9 +24,9 @@ def test_a_schedule_of_ones_own_by_hand() -> None:
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan, math.inf])
 def test_an_impossible_schedule_is_refused(wrong: float) -> None:
     for name in ("first", "last"):
-        with refused(ValueError, f"{name} must be", "above 0"):
+        with one_line(ValueError, f"{name} must be", "above 0", f"got {wrong}"):
             scheduled_temperature(0, **{name: wrong})
-    with refused(ValueError, "steps", "at least 1", "got 0"):
+    with one_line(ValueError, "steps", "at least 1", "got 0"):
         scheduled_temperature(0, steps=0)
 
 
@@ -68,6 +68,6 @@ def test_the_gradient_is_that_of_the_formula() -> None:
 
 @pytest.mark.parametrize("start", [0.0, -0.1, math.nan, math.inf, 0.001])
 def test_an_impossible_start_is_refused(start: float) -> None:
-    facts = ("at least 0.01", "got 0.001") if start == 0.001 else ("above 0",)
-    with refused(ValueError, "start must be", *facts):
+    least = "at least 0.01" if start == 0.001 else "above 0"
+    with one_line(ValueError, "start must be", least, f"got {start}"):
         LearnedTemperature(start)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from adiabat.losses.in_batch import triplet_distances, triplet_errors, triplet_margin
 from tests.losses.test_losses import random
-from tests.refused import refused
+from tests.refused import one_line
 
 
 def plain_distance(left: list[float], right: list[float], distance: str) -> float:
@@ -133,11 +133,11 @@ def test_ties_count_as_errors(distance: str, width: int) -> None:
 @pytest.mark.parametrize("margin", [-0.1, math.nan, math.inf])
 def test_an_impossible_margin_is_refused(margin: float) -> None:
     rows = random(3, 2, 4)
-    with refused(ValueError, "margin must be", ">= 0"):
+    with one_line(ValueError, "margin must be", ">= 0", f"got {margin}"):
         triplet_margin(*rows, margin=margin, distance="cosine")
 
 
 def test_an_unknown_distance_is_refused() -> None:
     # Unwrapped, because the run-time type check of the test run would speak first.
-    with refused(ValueError, "distance", '"cosine", "euclidean" or "dot"', 'got "manhattan"'):
+    with one_line(ValueError, "distance", '"cosine", "euclidean" or "dot"', 'got "manhattan"'):
         inspect.unwrap(triplet_distances)(*random(3, 2, 4), distance="manhattan")

@@ -5,6 +5,7 @@ be equal.
 import json
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,16 +36,8 @@ from tests.models.worlds import (
 from tests.tiny import VOCABULARY, Kind, edit, save_tiny, tiny_backbone, tiny_tokenizer, write
 
 TEXTS = [
-    *(
-        "Where does the RIVER rise?",
-        "река",
-        "مرحبا",
-        "a",
-        "  spaces ",
-        "alpha " * 20 + "omega of the long text",
-        "word " * 150,
-    ),
-    *("river bank rise of a b c d e", "the cat on the moon"),
+    *("Where does the RIVER rise?", "река", "مرحبا", "a", "  spaces ", "the cat on the moon"),
+    *("alpha " * 20 + "omega of the long text", "word " * 150, "river bank rise of a b c d e"),
 ]
 
 
@@ -71,12 +64,11 @@ def model(
     pooling: Pooling = "mean",
     normalize: bool = True,
     prompts: bool = False,
-    limit: int = 24,
     layers: int = 1,
 ) -> Build:
     """A whole directory of its own."""
-    settings = EncoderSettings(pooling, normalize, limit, *(("query: ", "passage: ") if prompts else ()))
-    return lambda folder: save_tiny(folder, kind, layers=layers, settings=settings)
+    settings = EncoderSettings(pooling, normalize, 24, *(("query: ", "passage: ") if prompts else ()))
+    return partial(save_tiny, kind=kind, layers=layers, settings=settings)
 
 
 def changed(name: str, *, of: Build | None = None, **values: object) -> Build:
@@ -95,17 +87,24 @@ def without_limits(kind: Kind, tokenizer_limit: int) -> Build:
     return after(model(kind), none, edited(TOKENIZER, model_max_length=tokenizer_limit))
 
 
+def transformer(folder: Path, *, seed: int = 0) -> tuple[peers.Transformer, peers.Pooling]:
+    """The modules of a backbone and its mean."""
+    tiny_backbone(seed=seed).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return peers.Transformer(str(folder)), peers.Pooling(32, pooling_mode="mean")
+
+
+def save_by_peer(folder: Path, *modules: nn.Module) -> None:
+    """Write modules as sentence-transformers writes them."""
+    peer = SentenceTransformer(modules=list(modules), device="cpu")
+    peer.save_pretrained(str(folder), create_model_card=False)
+
+
 def with_modules(*extra: nn.Module, root: dict[str, object] | None = None) -> Build:
     """What sentence-transformers saves of a backbone, a pooling and other modules."""
 
     def build(folder: Path) -> None:
-        backbone = folder.parent / "backbone"
-        tiny_backbone().save_pretrained(backbone)
-        tiny_tokenizer().save_pretrained(backbone)
-        peer = SentenceTransformer(
-            modules=[peers.Transformer(str(backbone)), peers.Pooling(32), *extra], device="cpu"
-        )
-        peer.save_pretrained(str(folder), create_model_card=False)
+        save_by_peer(folder, *transformer(folder.parent / "backbone"), *extra)
         edit(folder, ROOT, **(root or {}))
 
     return build
@@ -141,12 +140,9 @@ def routes(
 
     def build(folder: Path) -> None:
         save_tiny(folder, settings=EncoderSettings(max_tokens=24), shared=False)
-        record = json.loads((folder / ROUTER).read_text())
-        structure = dict(
-            zip(names, (record["structure"]["query"], record["structure"]["document"]), strict=True)
-        )
-        record |= {"structure": structure, "parameters": parameters or {"allow_empty_key": True}}
-        write(folder, ROUTER, record)
+        found = json.loads((folder / ROUTER).read_text())["structure"]
+        structure = {name: found[side] for name, side in zip(names, SIDES, strict=True)}
+        edit(folder, ROUTER, structure=structure, parameters=parameters or {"allow_empty_key": True})
         if old:
             (folder / ROUTER).rename(folder / "config.json")
             write(
@@ -158,20 +154,14 @@ def routes(
     return build
 
 
-def router(
-    folder: Path, *, seeds: tuple[int, int] = (1, 2), top: nn.Module | None = None, on_top: bool = False
-) -> None:
-    """What sentence-transformers saves of two backbones, with one more module in each or after both."""
-    routes = []
-    for seed, side in zip(seeds, SIDES, strict=True):
-        backbone = folder.parent / side
-        tiny_backbone(seed=seed).save_pretrained(backbone)
-        tiny_tokenizer().save_pretrained(backbone)
-        inside = [top] if top and not on_top else []
-        routes.append([peers.Transformer(str(backbone)), peers.Pooling(32, pooling_mode="mean"), *inside])
+def router(folder: Path, *, top: nn.Module | None = None, on_top: bool = False) -> None:
+    """A Router over two backbones, with one more module at the end of both routes or after the Router."""
+    inside, after_both = [top] if top and not on_top else [], [top] if top and on_top else []
+    routes = [
+        [*transformer(folder.parent / side, seed=seed), *inside] for seed, side in enumerate(SIDES, start=1)
+    ]
     both = peers.Router.for_query_document(query_modules=routes[0], document_modules=routes[1])
-    modules = [both, *([top] if top and on_top else []), peers.Normalize()]
-    SentenceTransformer(modules=modules, device="cpu").save_pretrained(str(folder), create_model_card=False)
+    save_by_peer(folder, both, *after_both, peers.Normalize())
 
 
 def static(*, cut: str | None = None) -> Build:
@@ -179,9 +169,8 @@ def static(*, cut: str | None = None) -> Build:
 
     def build(folder: Path) -> None:
         tokenizer = word_tokenizer() if cut is None else word_tokenizer(limit=3, side=cut)
-        static = peers.StaticEmbedding(tokenizer, embedding_weights=word_table())
-        peer = SentenceTransformer(modules=[static, peers.Normalize()], device="cpu")
-        peer.save_pretrained(str(folder), create_model_card=False)
+        table = peers.StaticEmbedding(tokenizer, embedding_weights=word_table())
+        save_by_peer(folder, table, peers.Normalize())
 
     return build
 

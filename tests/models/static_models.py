@@ -98,15 +98,11 @@ def write_model2vec(
 
 
 def write_static(
-    folder: Path,
-    table: Float[Tensor, "v d"] | None = None,
-    *,
-    limit: int | None = None,
-    normalize: bool = True,
+    folder: Path, table: Float[Tensor, "v d"] | None = None, *, limit: int | None = None
 ) -> Path:
     """Write a directory of sentence-transformers as it writes one itself."""
     table = word_table() if table is None else table
     write_embedding(folder / "0_StaticEmbedding", {"embedding.weight": table}, word_tokenizer(limit=limit))
-    unit = [("1_Normalize", NEW.format("normalize.Normalize"))] if normalize else []
-    write_modules(folder, ("0_StaticEmbedding", NEW.format("static_embedding.StaticEmbedding")), *unit)
+    embedding = ("0_StaticEmbedding", NEW.format("static_embedding.StaticEmbedding"))
+    write_modules(folder, embedding, ("1_Normalize", NEW.format("normalize.Normalize")))
     return folder

@@ -24,7 +24,7 @@ from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Passes, side_passes
 from tests.architectures import tiny_architecture
 from tests.models.peer_directories import assert_same_vectors
-from tests.refused import refused
+from tests.refused import one_line
 from tests.tiny import KINDS, Kind, tiny_backbone, tiny_encoder
 from tests.training.worlds import TEXTS as SIX_TEXTS
 from tests.training.worlds import assert_alike, passed
@@ -208,7 +208,7 @@ def test_two_threads_give_the_gradients_of_one_pass(kind: Kind, cached: bool) ->
 
 def test_a_rank_beyond_a_layers_width_is_refused_and_changes_nothing() -> None:
     backbone = tiny_backbone("llama", layers=2)
-    with refused(ConfigError, "rank", "<= 16", "layers.0.self_attn.k_proj (16 by 32)", "got 17", "lower it"):
+    with one_line(ConfigError, "rank", "<= 16", "layers.0.self_attn.k_proj (16 by 32)", "got 17", "lower it"):
         add_lora(backbone, rank=17)
     assert list(backbone.state_dict()) == list(tiny_backbone("llama", layers=2).state_dict())
     assert all(weights.requires_grad for weights in backbone.parameters())
@@ -346,7 +346,7 @@ def test_other_families_get_the_biases_that_their_configuration_knows(name: str,
 @pytest.mark.parametrize("kind", ["t5", "mistral"])
 def test_a_family_without_biases_says_what_to_do_instead(kind: str) -> None:
     backbone = tiny_architecture(kind)
-    with refused(ModelError, "biases alone", f"got type {kind}", "; use LoRA"):
+    with one_line(ModelError, "biases alone", f"got type {kind}", "; use LoRA"):
         train_biases_only(backbone)
     assert all(weights.requires_grad for weights in backbone.parameters())
 

@@ -32,7 +32,7 @@ from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Group, Passes
 from tests.architectures import ARCHITECTURES, SIZES, flop_counter, tiny_architecture
 from tests.pages import without_pages
-from tests.refused import refused
+from tests.refused import one_line
 from tests.tiny import tiny_tokenizer
 
 TEXTS = ["", "a", "שלום עולם", "the longest of all the texts in this batch, which fills its row", "two words"]
@@ -195,7 +195,7 @@ def test_a_token_beyond_the_table_is_refused_where_a_text_holds_it(tmp_path: Pat
     expected = load(saved(tmp_path / "plain", "bert")).query.encode(["plain water"], side="query")
     np.testing.assert_array_equal(encoder.encode(["plain water"], side="query"), expected)
     facts = (f"beyond the {rows} rows", f"'newtoken2' of id {rows + 1}", "in the text 'some newtoken2'")
-    with refused(ModelError, *facts):
+    with one_line(ModelError, *facts):
         encoder.encode(["plain water", "some newtoken2"], side="document")
 
 
@@ -234,5 +234,5 @@ def test_more_tokens_than_positions_are_refused(name: str, tmp_path: Path) -> No
     assert np.isfinite(
         load(folder, settings={"max_tokens": positions}).query.encode(text, side="query")
     ).all()
-    with refused(ConfigError, "encoder.max_tokens", f"<= {positions},", f"got {positions + 1}"):
+    with one_line(ConfigError, "encoder.max_tokens", f"<= {positions},", f"got {positions + 1}"):
         load(folder, settings={"max_tokens": positions + 1})

@@ -15,7 +15,7 @@ from adiabat.models.loading import load
 from adiabat.models.saving import save
 from tests.architectures import MODERN, SIZES
 from tests.models.peer_directories import assert_same_vectors
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 from tests.tiny import KINDS, Kind, edit, save_tiny, tiny_backbone, tiny_tokenizer
 
 TEXTS = ["Where does the river rise?", "река", "a", "word " * 20]
@@ -96,7 +96,7 @@ def test_what_was_cut_is_saved_and_loaded_like_any_other(kind: Kind, shared: boo
 
 @pytest.mark.parametrize("blocks", [0, 3])
 def test_blocks_that_are_not_there_are_refused(blocks: int, tmp_path: Path) -> None:
-    with refused(ConfigError, "encoder.blocks", "from 1 to 2", f"got {blocks}"):
+    with one_line(ConfigError, "encoder.blocks", "from 1 to 2", f"got {blocks}"):
         load(save_tiny(tmp_path, layers=2), blocks=blocks)
 
 
@@ -111,12 +111,12 @@ def test_blocks_that_are_not_there_are_refused(blocks: int, tmp_path: Path) -> N
 def test_blocks_that_depend_on_their_number_are_refused(
     config: AlbertConfig | FunnelConfig, facts: Facts
 ) -> None:
-    with refused(ConfigError, "encoder.blocks must be left out", "got 1", *facts):
+    with one_line(ConfigError, "encoder.blocks must be left out", "got 1", *facts):
         first_blocks(config, 1)
 
 
 def test_a_model_that_lacks_weights_of_the_blocks_kept_is_still_refused(tmp_path: Path) -> None:
     edit(save_tiny(tmp_path, layers=2), "config.json", num_hidden_layers=9)
     assert load(tmp_path, blocks=2).width == 32
-    with refused(ModelError, "; 16 are missing"):
+    with one_line(ModelError, "; 16 are missing"):
         load(tmp_path, blocks=3)

@@ -26,7 +26,7 @@ from adiabat.models.device import (
     reset_peak_memory,
     settled_precision,
 )
-from tests.refused import refused
+from tests.refused import one_line
 from tests.tiny import KINDS, Kind, tiny_encoder
 
 
@@ -48,14 +48,14 @@ def test_a_device_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ["gpu", "0", "", "CPU", "cuda:-1", "cuda:x", "meta", "mps", "cpu:3", "cpu:0", "cuda:1000", "cuda:1 "],
 )
 def test_any_other_name_is_refused(name: str) -> None:
-    with refused(ConfigError, "run.device", "auto, cpu, cuda or cuda:N", f"got {name!r}"):
+    with one_line(ConfigError, "run.device", "auto, cpu, cuda or cuda:N", f"got {name!r}"):
         device_of(name)
 
 
 @pytest.mark.parametrize(("name", "count"), [("cuda", 0), ("cuda:0", 0), ("cuda:2", 2)])
 def test_a_gpu_that_is_not_there_is_refused(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, count)
-    with refused(ConfigError, "run.device", "of this machine", f"got '{name}'", f"{count} GPUs"):
+    with one_line(ConfigError, "run.device", "of this machine", f"got '{name}'", f"{count} GPUs"):
         device_of(name)
 
 

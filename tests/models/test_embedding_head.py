@@ -32,26 +32,20 @@ def right_padded(lengths: list[int], *, width: int = 5, seed: int = 0) -> tuple[
 def pooled_in_plain_loops(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     rows = []
     for states, flags in zip(hidden.tolist(), mask.tolist(), strict=True):
-        kept = [
-            (place + 1, state) for place, (state, flag) in enumerate(zip(states, flags, strict=True)) if flag
-        ]
-        columns = list(zip(*(state for _, state in kept), strict=True))
-        weights = [place for place, _ in kept]
+        weights = [place for place, flag in enumerate(flags, start=1) if flag]
+        kept = [states[place - 1] for place in weights]
+        columns = list(zip(*kept, strict=True))
         if pooling == "cls":
-            rows.append(kept[0][1])
+            rows.append(kept[0])
         elif pooling == "last":
-            rows.append(kept[-1][1])
+            rows.append(kept[-1])
         elif pooling == "max":
             rows.append([max(column) for column in columns])
         elif pooling == "mean":
             rows.append([sum(column) / len(kept) for column in columns])
         else:
-            rows.append(
-                [
-                    sum(w * x for w, x in zip(weights, column, strict=True)) / sum(weights)
-                    for column in columns
-                ]
-            )
+            sums = [sum(w * x for w, x in zip(weights, column, strict=True)) for column in columns]
+            rows.append([total / sum(weights) for total in sums])
     return torch.tensor(rows)
 
 

@@ -4,6 +4,7 @@ pads.
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from adiabat.models.loading import load, override
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
 from tests.models.peer_directories import assert_same_vectors
-from tests.refused import refused
+from tests.refused import one_line
 from tests.tiny import (
     CLS,
     KINDS,
@@ -61,6 +62,10 @@ LAYOUTS_AND_POOLINGS: list[tuple[Kind, Pooling]] = [
 """Every layout and every pooling once, and the decoders with the pooling made for them."""
 
 
+def vectors(encoder: Encoder, **how: Any) -> np.ndarray:
+    return encoder.encode(TEXTS, side="query", precision="fp32", **how)
+
+
 def one_by_one(encoder: Encoder, texts: list[str]) -> np.ndarray:
     with torch.no_grad():
         rows = [
@@ -72,24 +77,22 @@ def one_by_one(encoder: Encoder, texts: list[str]) -> np.ndarray:
 @pytest.mark.parametrize(("kind", "pooling"), LAYOUTS_AND_POOLINGS)
 def test_encoding_in_batches_equals_forward_one_by_one(kind: Kind, pooling: Pooling) -> None:
     encoder = tiny_encoder(kind, settings=EncoderSettings(pooling=pooling, max_tokens=64))
-    together = encoder.encode(TEXTS, side="query", precision="fp32")
+    together = vectors(encoder)
     np.testing.assert_allclose(together, one_by_one(encoder, TEXTS), atol=1e-5)
 
 
 @pytest.mark.parametrize("token_budget", [1, 100, 10**6])
 def test_the_token_budget_does_not_change_the_vectors(token_budget: int) -> None:
     encoder = tiny_encoder()
-    expected = encoder.encode(TEXTS, side="query", precision="fp32")
-    np.testing.assert_allclose(
-        encoder.encode(TEXTS, side="query", precision="fp32", token_budget=token_budget), expected, atol=1e-6
-    )
+    expected = vectors(encoder)
+    np.testing.assert_allclose(vectors(encoder, token_budget=token_budget), expected, atol=1e-6)
 
 
 def test_order_is_kept_across_blocks_of_tokenising(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = tiny_encoder()
-    expected = encoder.encode(TEXTS, side="query", precision="fp32")
+    expected = vectors(encoder)
     monkeypatch.setattr("adiabat.models.bulk.TOKENIZE_BLOCK", 3)
-    np.testing.assert_allclose(encoder.encode(TEXTS, side="query", precision="fp32"), expected, atol=1e-6)
+    np.testing.assert_allclose(vectors(encoder), expected, atol=1e-6)
 
 
 def test_no_texts_give_no_rows() -> None:
@@ -161,18 +164,14 @@ def test_last_token_pooling_finds_the_last_letter_though_padding_is_end_of_text(
     assert token_ids[0][-1] == SEP
     batch = encoder.collate(token_ids, side="query")
     with torch.no_grad():
-        hidden = encoder.backbone(
-            input_ids=batch.input_ids, attention_mask=batch.attention_mask
-        ).last_hidden_state
-        expected = torch.nn.functional.normalize(
-            torch.stack([hidden[row, len(ids) - 1] for row, ids in enumerate(token_ids)]), dim=-1
-        )
-        torch.testing.assert_close(encoder(batch), expected)
+        hidden = encoder.backbone(batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+        last = torch.stack([hidden[row, len(ids) - 1] for row, ids in enumerate(token_ids)])
+        torch.testing.assert_close(encoder(batch), nn.functional.normalize(last, dim=-1))
 
 
 def test_a_tokenizer_without_padding_token_fills_with_zero() -> None:
     encoder = tiny_encoder("gpt-neox")
-    expected = encoder.encode(TEXTS, side="query", precision="fp32")
+    expected = vectors(encoder)
     encoder.tokenizer.pad_token = None
     assert encoder.pad_token_id == 0
     filled = encoder.encode(TEXTS[:2], side="query", precision="fp32")
@@ -180,21 +179,17 @@ def test_a_tokenizer_without_padding_token_fills_with_zero() -> None:
 
 
 def test_xlm_roberta_pads_with_the_id_its_positions_know() -> None:
-    assert (
-        tiny_encoder("xlm-roberta")
-        .collate(Ragged.of([[CLS, 9, SEP], [CLS, SEP]]), side="query")
-        .input_ids[1, 2]
-        == PAD
-    )
+    batch = tiny_encoder("xlm-roberta").collate(Ragged.of([[CLS, 9, SEP], [CLS, SEP]]), side="query")
+    assert batch.input_ids[1, 2] == PAD
 
 
 def test_dropout_is_off_while_encoding_and_every_module_gets_its_mode_back_even_after_a_fault() -> None:
     encoder = tiny_encoder()
-    expected = encoder.encode(TEXTS, side="query", precision="fp32")
+    expected = vectors(encoder)
     encoder.train().backbone.train(False)
     encoder.backbone.get_submodule("encoder.layer.0").train()
     modes = [module.training for module in encoder.modules()]
-    np.testing.assert_array_equal(encoder.encode(TEXTS, side="query", precision="fp32"), expected)
+    np.testing.assert_array_equal(vectors(encoder), expected)
     assert [module.training for module in encoder.modules()] == modes
 
     def stop(progress: Progress) -> None:
@@ -215,21 +210,21 @@ def test_progress_counts_every_text_once() -> None:
 
 
 def test_one_text_is_not_taken_for_a_list_of_letters() -> None:
-    with refused(TypeError, "texts must be a list", "got one text", "write ['hello']"):
+    with one_line(TypeError, "texts must be a list", "got one text", "write ['hello']"):
         tiny_encoder().encode("hello", side="query")
 
 
 def test_encoding_leaves_the_random_state_alone() -> None:
     encoder = tiny_encoder()
     before = torch.random.get_rng_state()
-    encoder.encode(TEXTS, side="query", precision="fp32")
+    vectors(encoder)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_an_unknown_pooling_is_refused() -> None:
     settings = EncoderSettings()
     object.__setattr__(settings, "pooling", "median")
-    with refused(ConfigError, "encoder.pooling", "one of mean, ", "got 'median'"):
+    with one_line(ConfigError, "encoder.pooling", "one of mean, ", "got 'median'"):
         inspect.unwrap(EncoderSettings.__post_init__)(settings)
 
 
@@ -267,18 +262,14 @@ def test_the_peer_encodes_with_a_saved_padding_token_and_not_without(folder: Pat
         SentenceTransformer(str(folder), device="cpu").encode(SHORT)
     model = load(folder, pad_token="[SEP]")
     save(model, tmp_path / "padded")
-    np.testing.assert_allclose(
-        SentenceTransformer(str(tmp_path / "padded"), device="cpu").encode_query(SHORT),
-        query_vectors(model),
-        atol=1e-5,
-    )
+    assert_same_vectors(model, tmp_path / "padded", SHORT)
     again = load(tmp_path / "padded")
     assert again.query.tokenizer.pad_token == "[SEP]"
     assert again.fingerprint() == model.fingerprint()
 
 
 def test_an_encoder_that_cannot_pad_is_refused_with_the_token_to_set() -> None:
-    with refused(ModelError, "a padding token", "got none", 'set encoder.pad_token = "[SEP]"'):
+    with one_line(ModelError, "a padding token", "got none", 'set encoder.pad_token = "[SEP]"'):
         require_pad_token(without_padding().query.tokenizer)
     require_pad_token(tiny_dual("llama").query.tokenizer)
 
@@ -287,7 +278,7 @@ def test_an_encoder_that_cannot_pad_is_refused_with_the_token_to_set() -> None:
 @pytest.mark.parametrize("token", ["<|endoftext|>", "a"], ids=["unknown", "ordinary"])
 def test_a_token_that_is_not_special_is_refused(token: str, folder: Path) -> None:
     listed = "('[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]')"
-    with refused(
+    with one_line(
         ConfigError, "encoder.pad_token", "special tokens", listed, f"got {token!r}", "choose another"
     ):
         load(folder, pad_token=token)

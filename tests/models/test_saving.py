@@ -96,7 +96,7 @@ def test_towers_of_two_families_and_widths_are_saved_with_their_own_settings(tmp
     assert [
         (tower.settings.pooling, tower.settings.max_tokens) for tower in (again.query, again.document)
     ] == [("cls", 40), ("last", 50)]
-    assert [again.fingerprint(side) for side in SIDES] == [model.fingerprint(side) for side in SIDES]
+    assert again.fingerprints() == model.fingerprints()
     assert_same_vectors(again, tmp_path)
 
 

@@ -41,7 +41,7 @@ from tests.models.static_models import (
     write_model2vec,
     write_static,
 )
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 from tests.tiny import lists
 
 PLAIN = EncoderSettings(normalize=False)
@@ -160,7 +160,7 @@ def test_a_store_is_built_searched_and_refused_where_a_document_has_no_known_tok
     hits = adiabat.search(store.path, "salt sea zebra", model=model, k=2)
     assert [hit.doc_id for hit in hits] == ["d2", "d1"]
     (tmp_path / "zero.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tzebra\n", encoding="utf-8")
-    with refused(DataError, "zero.tsv: ", '"d2"', "zebra", "data.blank = drop"):
+    with one_line(DataError, "zero.tsv: ", '"d2"', "zebra", "data.blank = drop"):
         adiabat.embed(model, tmp_path / "zero.tsv", tmp_path / "other")
 
 
@@ -246,7 +246,9 @@ def test_the_query_table_is_tuned_and_the_document_table_kept(tmp_path):
 
 
 def test_tuning_with_the_table_frozen_is_refused(tmp_path):
-    with refused(ModelError, "freeze must leave something to train", 'got ["embeddings"]', "set freeze = []"):
+    with one_line(
+        ModelError, "freeze must leave something to train", 'got ["embeddings"]', "set freeze = []"
+    ):
         tuning(tmp_path)
 
 
@@ -294,7 +296,7 @@ REFUSED: list[tuple[Callable[[Path], object], type[Exception], Facts]] = [
 
 @pytest.mark.parametrize(("act", "error", "facts"), REFUSED)
 def test_what_a_table_of_tokens_cannot_do_is_refused(act, error, facts, tmp_path):
-    with refused(error, *facts):
+    with one_line(error, *facts):
         act(tmp_path)
 
 

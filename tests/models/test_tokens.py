@@ -26,7 +26,7 @@ from adiabat.models.bulk import TokenTable, embed_all, embed_rows
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.tokens import bucket_batches, cut_texts, pad, token_budget_batches, token_lists
-from tests.refused import refused
+from tests.refused import one_line
 from tests.tiny import lists, tiny_encoder, tiny_tokenizer
 
 TEXTS = ["a", "query of some length", "", "längeres Wort äöü", "b", "一二三"]
@@ -98,7 +98,7 @@ def test_a_full_disk_gets_no_table(encoder: Encoder, tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with refused(DataError, "/tokens-query-", ".npy must be writable", "No space left on device", "free"):
+    with one_line(DataError, "/tokens-query-", ".npy must be writable", "No space left on device", "free"):
         table_of(encoder, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -16,7 +16,7 @@ from adiabat.data.records import Side
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder, TowerKind, build_towers, freeze_tower, trainable_copy
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 from tests.tiny import Kind, tiny_dual, tiny_encoder
 
 TEXTS = ["Where does the river rise?", "река", "a"]
@@ -178,7 +178,7 @@ BAD: dict[str, tuple[type[AdiabatError], dict[str, Any], Facts]] = {
 def test_what_cannot_be_built_is_told(
     error: type[AdiabatError], arguments: dict[str, Any], facts: Facts
 ) -> None:
-    with refused(error, *facts):
+    with one_line(error, *facts):
         build_towers(**{"start": tiny_dual(), "seed": 0, **arguments})
 
 

@@ -17,7 +17,7 @@ from adiabat.training import passes as passes_module
 from adiabat.training.blocks import RandomState, draws, frozen_prefix
 from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Passes, side_passes
-from tests.refused import refused
+from tests.refused import one_line
 from tests.tiny import KINDS, PAD, POSITIONS, VOCABULARY, Kind, tiny_backbone, tiny_encoder, tiny_tokenizer
 from tests.training.worlds import PICKED, Gradients, assert_alike, passed, table_of
 
@@ -285,7 +285,7 @@ def test_checkpointing_a_backbone_without_blocks_is_refused():
     encoder.backbone.encoder.layer = nn.ModuleList()
     chunking = Chunking(12, checkpointed=True)
     with (
-        refused(ModelError, "checkpointed", "must be False", "BertModel", "no blocks"),
+        one_line(ModelError, "checkpointed", "must be False", "BertModel", "no blocks"),
         side_passes(encoder, precision="fp32", chunking=chunking),
     ):
         pass

@@ -60,14 +60,15 @@ class MaskedLine(Line):
         return super().loss(inputs) * inputs["points"][inputs["told"]].mean()
 
 
+def steps_of(line: Line, name: OptimizerName) -> CapturedSteps:
+    optimizer = make_optimizer(name, [line.weight], learning_rate=0.5, weight_decay=0.0)
+    return CapturedSteps(line, optimizer, EmulatedGraphs(CPU))
+
+
 def taken(line: Line, steps: int, optimizer: OptimizerName = "sgd") -> tuple[list[float], list[float]]:
     """Losses and weights of replayed steps at falling rates."""
     with recording():
-        captured = CapturedSteps(
-            line,
-            make_optimizer(optimizer, [line.weight], learning_rate=0.5, weight_decay=0.0),
-            EmulatedGraphs(CPU),
-        )
+        captured = steps_of(line, optimizer)
         losses = [float(captured.take(step, 0.1 / (1 + step))) for step in range(steps)]
         captured.close()
     return losses, line.weight.tolist()
@@ -121,11 +122,7 @@ def test_an_optimizer_keeps_the_options_and_state_of_an_eager_run() -> None:
 def test_the_first_loss_that_is_not_finite_is_kept_with_its_step() -> None:
     line = Line()
     with recording():
-        captured = CapturedSteps(
-            line,
-            make_optimizer("sgd", [line.weight], learning_rate=0.1, weight_decay=0.0),
-            EmulatedGraphs(CPU),
-        )
+        captured = steps_of(line, "sgd")
         assert [captured.fault() for step in range(3) if captured.take(step, 0.1) is not None] == [None] * 3
         line.weight.data[0] = torch.inf
         for step in (3, 4):

@@ -34,7 +34,7 @@ from adiabat.training.checkpoint import (
     write_checkpoint,
 )
 from adiabat.training.optimizers import decay_groups, make_optimizer
-from tests.refused import refused
+from tests.refused import one_line
 
 NAMES: list[OptimizerName] = ["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
 
@@ -138,7 +138,7 @@ def test_if_all_are_damaged_it_is_an_error_that_names_them(tmp_path: Path) -> No
     write(tmp_path, 10, 20)
     for step in (10, 20):
         (tmp_path / f"step-0000000{step}" / TENSORS).write_bytes(b"")
-    with refused(
+    with one_line(
         JobError, "no whole checkpoint", "checkpoint step-000000020", "step-000000010", "start again"
     ):
         read_latest(tmp_path)
@@ -156,7 +156,7 @@ def test_the_next_checkpoint_removes_later_damaged_ones_and_half_written_ones(tm
 
 
 def test_a_job_whose_directory_is_gone_is_not_made_anew_and_the_advice_fits(tmp_path: Path) -> None:
-    with refused(JobError, "step-000000010 could not be written", "its directory was removed"):
+    with one_line(JobError, "step-000000010 could not be written", "its directory was removed"):
         write(tmp_path / "job" / "checkpoints", 10)
     assert list(tmp_path.iterdir()) == []
 
@@ -178,7 +178,7 @@ def test_a_full_disk_is_one_line_and_earlier_checkpoints_stay(
 ) -> None:
     write(tmp_path, 10, 20)
     monkeypatch.setattr(checkpoint, failing, how)
-    with refused(JobError, "step-000000030 could not be written", "No space left on device"):
+    with one_line(JobError, "step-000000030 could not be written", "No space left on device"):
         write(tmp_path, 30)
     monkeypatch.undo()
     assert names(tmp_path) == ["step-000000010", "step-000000020"]

@@ -14,7 +14,7 @@ from torch import nn
 
 from adiabat.core.errors import ConfigError, JobError
 from adiabat.training.distributed import ALONE, Processes, processes
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 from tests.training.together import CASES, COUNT, TIMEOUT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,7 +144,7 @@ def test_shares_are_equal_parts_without_gaps(count: int) -> None:
 
 @pytest.mark.parametrize(("size", "choices"), [(10, "8 or 12"), (3, "4"), (0, "4")])
 def test_a_batch_without_equal_parts_is_refused_with_those_near_it(size: int, choices: str) -> None:
-    with refused(ConfigError, "train.batch_size", "4 processes", f"got {size}; ", f"take {choices}"):
+    with one_line(ConfigError, "train.batch_size", "4 processes", f"got {size}; ", f"take {choices}"):
         Processes(1, 4).share(size)
 
 
@@ -189,13 +189,13 @@ def test_a_launch_that_does_not_fit_is_refused(
 ) -> None:
     launch(monkeypatch, **changes)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with refused(ConfigError, *facts), processes(torch.device(device)):
+    with one_line(ConfigError, *facts), processes(torch.device(device)):
         pass
 
 
 def test_others_that_cannot_be_reached_are_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     launch(monkeypatch, OMP_NUM_THREADS="1")
-    told = refused(JobError, "process 1 of 2 could not reach the others: ", "check how they ended")
+    told = one_line(JobError, "process 1 of 2 could not reach the others: ", "check how they ended")
     with told, processes(CPU, timeout=timedelta(milliseconds=1)):
         pass
     # What is left behind would make the next connection believe that it is there.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from adiabat.core.errors import DataError, StoreError
 from adiabat.store.addressing import require_inputs
-from tests.refused import refused
+from tests.refused import one_line
 
 
 def test_what_is_there_passes_unread(tmp_path: Path) -> None:
@@ -19,10 +19,10 @@ def test_what_is_there_passes_unread(tmp_path: Path) -> None:
 def test_every_fault_is_told_once_as_its_reader_tells_it(tmp_path: Path) -> None:
     gone, notes, store = (str(tmp_path / name) for name in ("gone.jsonl", "notes.txt", "s"))
     Path(notes).touch()
-    with refused(DataError, "gone.jsonl must exist", "no such file", "check the path"):
+    with one_line(DataError, "gone.jsonl must exist", "no such file", "check the path"):
         require_inputs([], corpora=[gone])
-    with refused(StoreError, f"{store} must be a store", "no such directory"):
+    with one_line(StoreError, f"{store} must be a store", "no such directory"):
         require_inputs([], stores=[store])
     told = (f"{store} must be a store", f"{gone} must exist", f"{notes} must end in")
-    with refused(DataError, "3 faults: ", *told):
+    with one_line(DataError, "3 faults: ", *told):
         require_inputs([gone, gone, notes], stores=[store])

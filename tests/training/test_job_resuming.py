@@ -19,7 +19,7 @@ from tests.dual_encoder.streamed import stream_settings
 from tests.dual_encoder.test_order import settings_for
 from tests.jobs import everything, interrupt_at, log_of, refuse_steps
 from tests.pages import without_pages
-from tests.refused import refused
+from tests.refused import one_line
 from tests.tiny import tiny_dual
 
 Job = Callable[..., Any]
@@ -171,7 +171,7 @@ def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
     for place, step in enumerate((1, 9)):
         with monkeypatch.context() as patch:
             interrupt_at(step, patch)
-            with refused(InterruptionError, f"stopped at step {step + 1};", "resume=True"):
+            with one_line(InterruptionError, f"stopped at step {step + 1};", "resume=True"):
                 JOBS[name](world, tmp_path / "job", resume=place > 0)
         assert not (tmp_path / "job" / "model").exists()
     JOBS[name](world, tmp_path / "job", resume=True)
@@ -199,9 +199,9 @@ def test_a_job_is_in_the_way_of_another_and_has_one_writer(
     job = whole(name)
     left = everything(job)
     refuse_steps(monkeypatch)
-    with refused(JobError, str(job), "holds a job already", "resume=True"):
+    with one_line(JobError, str(job), "holds a job already", "resume=True"):
         JOBS[name](world, job)
-    with sole_writer(job), refused(InUseError, "one writer at a time"):
+    with sole_writer(job), one_line(InUseError, "one writer at a time"):
         JOBS[name](world, job, resume=True)
     assert everything(job) == left
 

@@ -11,7 +11,7 @@ import pytest
 
 from adiabat.core.errors import JobError, MissingDependencyError
 from adiabat.runs.run_log import JobLog, read_log
-from tests.refused import refused
+from tests.refused import one_line
 
 
 def add(log: JobLog, *steps: int) -> None:
@@ -84,7 +84,7 @@ def test_a_half_written_last_line_is_left_out_and_then_removed(log: JobLog, cut:
 def test_rows_that_are_gone_though_a_checkpoint_counts_on_them_are_refused(log: JobLog) -> None:
     checksum, text = log.checksum, log.path.read_text()
     log.path.write_text(text.splitlines(keepends=True)[0])
-    with refused(JobError, "log.jsonl must hold every row up to step 20", "missing or changed"):
+    with one_line(JobError, "log.jsonl must hold every row up to step 20", "missing or changed"):
         log.truncate(step=20, checksum=checksum)
     log.path.write_text(text)
     log.truncate(step=20, checksum=checksum)
@@ -111,7 +111,7 @@ def test_truncating_that_fails_loses_no_row(
 
 def test_a_full_disk_is_one_line_that_says_what_to_do(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "_stream", type("Full", (), {"write": full})())
-    with refused(JobError, "log.jsonl could not be written", "No space left on device", "free some space"):
+    with one_line(JobError, "log.jsonl could not be written", "No space left on device", "free some space"):
         add(log, 1)
 
 
@@ -119,7 +119,7 @@ def test_tensorboard_that_is_missing_is_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with refused(MissingDependencyError, "run.tensorboard = true", "adiabat[tensorboard]"):
+    with one_line(MissingDependencyError, "run.tensorboard = true", "adiabat[tensorboard]"):
         JobLog(tmp_path / "log.jsonl", tensorboard=tmp_path / "board")
     assert list(tmp_path.iterdir()) == []
 

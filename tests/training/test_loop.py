@@ -22,7 +22,7 @@ from adiabat.training.checkpoint import Limits, read_latest
 from adiabat.training.distributed import Processes
 from adiabat.training.loop import Loop
 from tests.forks import exit_code
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 from tests.training.kills import MOMENTS, kill
 from tests.training.toy import (
     EPOCHS,
@@ -233,7 +233,7 @@ class Exploding(Scripted):
 def test_a_number_that_is_none_moves_no_weight_and_leaves_a_checkpoint_of_before(
     tmp_path: Path, objective: Scripted, facts: Facts, weight: float
 ) -> None:
-    with refused(JobError, *facts):
+    with one_line(JobError, *facts):
         scripted_loop(tmp_path, objective, limits=Limits(3, None, None, max_steps=4, max_grad_norm=1.0)).run()
     assert objective.weight.item() == pytest.approx(weight, abs=1e-5)
     assert all(math.isfinite(value) for row in rows_of(tmp_path) for value in row.values())
@@ -273,7 +273,7 @@ def interrupted(folder: Path, optimizer: OptimizerName = "adamw") -> None:
     # In the first step, inside an epoch between log rows, at an epoch's last step, at its first, and at the
     # very last.
     for place, (step, number) in enumerate([(0, 2), (2, 15), (9, 2), (10, 2), (19, 2)]):
-        with refused(InterruptionError, f"stopped at step {step + 1};", "resume=True"):
+        with one_line(InterruptionError, f"stopped at step {step + 1};", "resume=True"):
             run(folder, optimizer, objective=send(number, at=step), resume=place > 0)
 
 
@@ -296,7 +296,9 @@ def ended_by_a_full_disk(folder: Path) -> None:
         objective = Regression(
             before_validation=lambda now: patch.setattr(checkpoint, "save_file", full) if now == 2 else None
         )
-        with refused(JobError, "step-000000010 could not be written", "No space left on device", "free some"):
+        with one_line(
+            JobError, "step-000000010 could not be written", "No space left on device", "free some"
+        ):
             run(folder, objective=objective)
     assert checkpoints_of(folder) == ["step-000000005"]
 
@@ -367,7 +369,7 @@ def test_if_every_checkpoint_is_damaged_the_run_does_not_begin_anew_on_the_quiet
     run(tmp_path)
     for path in (tmp_path / "checkpoints").glob("*/state.safetensors"):
         os.truncate(path, 10)
-    with refused(JobError, "no whole checkpoint"):
+    with one_line(JobError, "no whole checkpoint"):
         run(tmp_path, resume=True)
     assert len(rows_of(tmp_path)) > 1
 
@@ -400,7 +402,7 @@ def test_processes_at_different_steps_are_refused(tmp_path: Path) -> None:
         tmp_path, Scripted([(1.0, 5)]), limits=Limits(2, None, None, max_steps=2, keep="last")
     )
     loop.processes = Apart()
-    with refused(JobError, "at the same step", "got [0, 6]", "a shared disk"):
+    with one_line(JobError, "at the same step", "got [0, 6]", "a shared disk"):
         loop.run()
 
 

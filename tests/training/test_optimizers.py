@@ -20,7 +20,7 @@ from adiabat.training.optimizers import (
     scaled_learning_rate,
     warmup_steps_of,
 )
-from tests.refused import Facts, refused
+from tests.refused import Facts, one_line
 from tests.tiny import tiny_dual
 
 START = [0.5, -2.0, 0.0, 3e-3]
@@ -310,7 +310,7 @@ def test_a_group_without_trainable_weights_is_left_out() -> None:
 
 def test_nothing_to_train_is_refused() -> None:
     for given in ([], decay_groups(nn.Linear(2, 1).requires_grad_(False))):
-        with refused(ConfigError, "freeze must leave something to train"):
+        with one_line(ConfigError, "freeze must leave something to train"):
             make_optimizer("adamw", given, learning_rate=0.1, weight_decay=0.5)
 
 
@@ -374,7 +374,7 @@ def test_every_schedule_may_warm_up_then_starts_at_the_peak_and_never_rises(name
     ],
 )
 def test_lengths_that_do_not_fit_are_refused(settings: dict[str, object], facts: Facts) -> None:
-    with refused(ConfigError, *facts):
+    with one_line(ConfigError, *facts):
         Schedule(**settings)
 
 
