@@ -17,22 +17,8 @@ from mteb.abstasks import (
 from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
 from mteb.abstasks.task_metadata import TaskMetadata
 
-WORDS = tuple(
-    [
-        "bread",
-        "river",
-        "engine",
-        "violin",
-        "glacier",
-        "ledger",
-        "pepper",
-        "harbour",
-        "orbit",
-        "quilt",
-        "saddle",
-        "thunder",
-    ]
-)
+WORDS = ("bread", "river", "engine", "violin", "glacier", "ledger")
+WORDS += ("pepper", "harbour", "orbit", "quilt", "saddle", "thunder")
 UNSTATED = ["reference", "date", "domains", "task_subtypes", "license", "dialect", "bibtex_citation"]
 UNSTATED += ["annotations_creators", "sample_creation"]
 ONE_LANGUAGE = {"default": ["eng-Latn"]}

@@ -113,9 +113,8 @@ def test_scores_agree_with_plain_loops_across_blocks():
 def test_equal_vectors_give_exactly_equal_scores_wherever_they_stand(pairs):
     premises, hypotheses = vectors(2, "abcde", pairs, width=383), vectors(3, "abcde", pairs, width=383)
     rows = [0, 1, 63, 64, 100, pairs - 1]
-    for a, (query, document) in enumerate(zip(premises.values(), hypotheses.values(), strict=True)):
+    for query, document in zip(premises.values(), hypotheses.values(), strict=True):
         query[rows], document[rows] = query[7], document[7]
-        assert a < 5
     premises["c"], hypotheses["e"] = premises["a"], hypotheses["b"]
     for values in grid_scores(premises, hypotheses).values():
         assert (values[:, :, rows] == values[:, :, [7]]).all()

@@ -2,7 +2,7 @@
 words.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from tests.tiny import tiny_dual
 
 COUNT, WIDTH = 30, 6
 Vectors = dict[str, Sequence[float]]
+Stored = Callable[[Vectors], System]
 
 
 @pytest.fixture(scope="module")
@@ -66,22 +67,18 @@ def analysed(
 
 
 @pytest.fixture
-def stored(
-    make_store: Callable[..., Store], model: DualEncoder, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Mapping[str, Sequence[float]]], Store]:
-    def store(vectors: Mapping[str, Sequence[float]]) -> Store:
+def stored(make_store: Callable[..., Store], model: DualEncoder, monkeypatch: pytest.MonkeyPatch) -> Stored:
+    def system(vectors: Vectors) -> System:
         give(monkeypatch, vectors)
-        return make_store(model, [f"document {number}" for number in range(COUNT)])
+        return System(model, make_store(model, [f"document {number}" for number in range(COUNT)]))
 
-    return store
+    return system
 
 
-def test_cosines_are_those_of_the_models_vectors(
-    model: DualEncoder, stored: Callable[[Vectors], Store]
-) -> None:
+def test_cosines_are_those_of_the_models_vectors(stored: Stored) -> None:
     vectors = vectors_of()
-    store = stored(vectors)
-    found = analysed(System(model, store), examples_of(store))
+    system = stored(vectors)
+    found = analysed(system, examples_of(system.store))
     unit = {name: np.array(vector) / np.linalg.norm(vector) for name, vector in vectors.items()}
     own = [unit[f"query {n}"] @ unit[f"document {n}"] for n in range(COUNT)]
     best = [max(unit[f"query {n}"] @ unit[f"document {m}"] for m in range(COUNT)) for n in range(COUNT)]
@@ -93,9 +90,9 @@ def test_cosines_are_those_of_the_models_vectors(
 
 
 def test_a_shift_of_one_tower_is_seen_beside_the_baseline(
-    model: DualEncoder, stored: Callable[[Vectors], Store], monkeypatch: pytest.MonkeyPatch
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = stored(vectors_of())
+    system = stored(vectors_of())
     other = tiny_dual(width=32, shared=False)
     shifted, plain = vectors_of(shift=5.0), vectors_of()
 
@@ -103,7 +100,7 @@ def test_a_shift_of_one_tower_is_seen_beside_the_baseline(
         return np.array([(shifted if self is other else plain)[text] for text in texts], dtype=np.float32)
 
     monkeypatch.setattr(DualEncoder, "encode", encode)
-    found = analysed(System(other, store), examples_of(store), before=System(model, store))
+    found = analysed(System(other, system.store), examples_of(system.store), before=system)
     separation = found.number("tower separation, AUC")
     assert separation.before is not None
     assert separation.after is not None
@@ -114,76 +111,66 @@ def test_a_shift_of_one_tower_is_seen_beside_the_baseline(
     assert not any("nothing differs" in note for note in found.notes)
 
 
-def test_the_same_analysis_gives_the_same_numbers_and_another_seed_draws_others(
-    model: DualEncoder, stored: Callable[[Vectors], Store]
-) -> None:
-    store = stored(vectors_of())
+def test_the_same_analysis_gives_the_same_numbers_and_another_seed_draws_others(stored: Stored) -> None:
+    system = stored(vectors_of())
     few = settings_of(queries=20, documents=20, map={"queries": 20, "perplexity": 5.0})
-    one, again = (analysed(System(model, store), examples_of(store), settings=few) for _ in range(2))
+    one, again = (analysed(system, examples_of(system.store), settings=few) for _ in range(2))
     assert replace(one, created="", seconds=0.0) == replace(again, created="", seconds=0.0)
     assert one.map is not None
     assert len(one.map.after.queries) == len(one.map.after.documents) == 20
     seeded = SpaceSettings.model_validate({**few.model_dump(), "run": {"seed": 1, "device": "auto"}})
-    other = analysed(System(model, store), examples_of(store), settings=seeded)
+    other = analysed(system, examples_of(system.store), settings=seeded)
     assert other.numbers != one.numbers
 
 
-def test_each_query_is_taken_with_the_first_positive_of_its_highest_grade(
-    model: DualEncoder, stored: Callable[[Vectors], Store]
-) -> None:
-    store = stored(vectors_of())
-    examples = examples_of(store, [[n, (n + 1) % COUNT, (n + 2) % COUNT] for n in range(COUNT)])
+def test_each_query_is_taken_with_the_first_positive_of_its_highest_grade(stored: Stored) -> None:
+    system = stored(vectors_of())
+    examples = examples_of(system.store, [[n, (n + 1) % COUNT, (n + 2) % COUNT] for n in range(COUNT)])
     graded = replace(examples, grades=Ragged.of([[1, 2, 2]] * COUNT))
-    looked = SpaceSample.drawn(graded, store, settings_of().space, seed=0)
-    assert looked.positives.tolist() == [int(store.rows([f"d{(n + 1) % COUNT}"])[0]) for n in range(COUNT)]
+    looked = SpaceSample.drawn(graded, system.store, settings_of().space, seed=0)
+    assert looked.positives.tolist() == [
+        int(system.store.rows([f"d{(n + 1) % COUNT}"])[0]) for n in range(COUNT)
+    ]
 
 
-def test_queries_that_share_a_positive_are_one_cluster(
-    model: DualEncoder, stored: Callable[[Vectors], Store]
-) -> None:
-    store = stored(vectors_of())
-    in_twos = examples_of(store, [[n // 2 * 2] for n in range(COUNT)])
-    clusters = SpaceSample.drawn(in_twos, store, settings_of().space, seed=0).clusters
+def test_queries_that_share_a_positive_are_one_cluster(stored: Stored) -> None:
+    system = stored(vectors_of())
+    in_twos = examples_of(system.store, [[n // 2 * 2] for n in range(COUNT)])
+    clusters = SpaceSample.drawn(in_twos, system.store, settings_of().space, seed=0).clusters
     pairs = np.arange(COUNT) // 2
     assert np.array_equal(clusters[:, None] == clusters, pairs[:, None] == pairs)
 
 
-def test_a_document_with_the_querys_own_id_is_passed_over_unless_it_is_the_positive(
-    model: DualEncoder, stored: Callable[[Vectors], Store]
-) -> None:
+def test_a_document_with_the_querys_own_id_is_passed_over_unless_it_is_the_positive(stored: Stored) -> None:
     vectors = vectors_of()
     # Each query lies on the document of its own id, which is not its answer.
     for number in range(COUNT):
         vectors[f"query {number}"] = vectors[f"document {number}"]
-    store = stored(vectors)
-    others = examples_of(store, [[(n + 1) % COUNT] for n in range(COUNT)], ids="d")
+    system = stored(vectors)
+    others = examples_of(system.store, [[(n + 1) % COUNT] for n in range(COUNT)], ids="d")
     nearest = []
-    for examples, drop in ((others, True), (others, False), (examples_of(store, ids="d"), True)):
-        found = analysed(System(model, store), examples, settings=settings_of(drop_same_id=drop))
+    for examples, drop in ((others, True), (others, False), (examples_of(system.store, ids="d"), True)):
+        found = analysed(system, examples, settings=settings_of(drop_same_id=drop))
         nearest.append(found.number("cosine to nearest document").after)
     assert nearest[0] < 0.9
     assert nearest[1:] == pytest.approx([1.0, 1.0], abs=1e-6)
 
 
-def test_vectors_of_length_zero_are_left_out_and_counted(
-    model: DualEncoder, stored: Callable[[Vectors], Store]
-) -> None:
+def test_vectors_of_length_zero_are_left_out_and_counted(stored: Stored) -> None:
     vectors = vectors_of()
-    store = stored(vectors)
+    system = stored(vectors)
     vectors["query 3"] = [0.0] * 32
-    found = analysed(System(model, store), examples_of(store))
+    found = analysed(system, examples_of(system.store))
     assert found.looked_at == COUNT - 1
     left_out = "1 of the queries drawn left out because their vector"
     assert any(note.startswith(left_out) for note in found.notes)
 
 
-def test_a_tower_that_gives_one_vector_is_described_with_a_note(
-    model: DualEncoder, stored: Callable[[Vectors], Store]
-) -> None:
+def test_a_tower_that_gives_one_vector_is_described_with_a_note(stored: Stored) -> None:
     vectors = vectors_of()
-    store = stored(vectors)
+    system = stored(vectors)
     vectors |= {f"query {number}": vectors["query 0"] for number in range(COUNT)}
-    found = analysed(System(model, store), examples_of(store), settings=settings_of(map=True))
+    found = analysed(system, examples_of(system.store), settings=settings_of(map=True))
     assert found.number("uniformity", "queries").after == pytest.approx(0.0, abs=1e-9)
     assert found.number("effective rank", "queries").after is None
     assert "tiny: the vectors of queries are all the same: they have no variance" in found.notes
@@ -201,18 +188,17 @@ def test_a_tower_that_gives_one_vector_is_described_with_a_note(
     ],
 )
 def test_too_few_queries_are_refused(
-    model: DualEncoder,
-    stored: Callable[[Vectors], Store],
+    stored: Stored,
     positives: list[list[int]] | None,
     zeros: int,
     says: str,
 ) -> None:
     vectors = vectors_of()
-    store = stored(vectors)
+    system = stored(vectors)
     vectors |= {f"query {number}": [0.0] * 32 for number in range(zeros)}
     told = f"^set: the sampled queries must have at least 20 different positives, {says}"
     with pytest.raises(DataError, match=told):
-        analysed(System(model, store), examples_of(store, positives))
+        analysed(system, examples_of(system.store, positives))
 
 
 def two_groups() -> np.ndarray:
