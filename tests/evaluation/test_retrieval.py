@@ -51,19 +51,19 @@ def model() -> DualEncoder:
 
 
 @pytest.fixture(scope="module")
-def store(model: DualEncoder, make_store: Callable[..., Store]) -> Store:
-    return make_store(model, TEXTS)
+def system(model: DualEncoder, make_store: Callable[..., Store]) -> System:
+    return System(model, make_store(model, TEXTS))
 
 
 examples = partial(asked, queries=QUERIES)
 
 
-def scored(
-    model: DualEncoder, store: Store, data: AddressedSet, *, watch: Watch = SILENT, **settings: object
-) -> TaskScores:
-    return score_retrieval(
-        System(model, store), data, settings=MeasureSection.model_validate(settings), watch=watch
-    )
+def scored(system: System, data: AddressedSet, *, watch: Watch = SILENT, **settings: object) -> TaskScores:
+    return score_retrieval(system, data, settings=MeasureSection.model_validate(settings), watch=watch)
+
+
+def loops_of(system: System, queries: Sequence[str], similarity: str = "cosine") -> list[list[float]]:
+    return all_scores(system.model, system.store, queries, similarity)
 
 
 def pnd_of(scores: TaskScores, similarity: str = "cosine") -> tuple[float, float, int]:
@@ -99,57 +99,55 @@ def others_of(store: Store, data: AddressedSet, *, left_out: dict[int, int] | No
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_pnd_against_the_whole_store_equals_loops_with_ties_and_several_positives(
-    store: Store, model: DualEncoder, seed: int
+    system: System, seed: int
 ) -> None:
-    asking = DualEncoder(tiny_encoder(seed=seed), model.document, "asking")
+    asking = DualEncoder(tiny_encoder(seed=seed), system.model.document, "asking")
     data = examples(STORE_POSITIVES)
-    scores = scored(asking, store, data)
-    table = all_scores(asking, store, data.queries)
-    assert pnd_of(scores) == pytest.approx(pnd_by_loops(table, data, others_of(store, data)))
+    scores = scored(System(asking, system.store), data)
+    table = all_scores(asking, system.store, data.queries)
+    assert pnd_of(scores) == pytest.approx(pnd_by_loops(table, data, others_of(system.store, data)))
     assert (scores.task, scores.kind, scores.unit) == ("set", "retrieval", "query")
     assert (scores.units, scores.texts, scores.documents) == (data.query_ids, data.queries, 20)
 
 
 def test_a_document_that_ties_with_a_positive_is_an_error_and_a_second_positive_is_none(
-    model: DualEncoder, store: Store
+    system: System,
 ) -> None:
     # Row 3 ties with 7 and 11. Alone it has at least two errors; with both beside it as positives, two fewer.
-    table = all_scores(model, store, QUERIES[:1])[0]
+    table = loops_of(system, QUERIES[:1])[0]
     above = sum(score > table[3] for score in table)
-    assert figure(scored(model, store, examples([[3]])), "PND pooled") == pytest.approx((above + 2) / 19)
-    assert figure(scored(model, store, examples([[3, 7, 11]])), "PND pooled") == pytest.approx(above / 17)
+    assert figure(scored(system, examples([[3]])), "PND pooled") == pytest.approx((above + 2) / 19)
+    assert figure(scored(system, examples([[3, 7, 11]])), "PND pooled") == pytest.approx(above / 17)
 
 
-def test_rank_measures_equal_a_full_ranking_with_ties_against_the_relevant(
-    model: DualEncoder, store: Store
-) -> None:
+def test_rank_measures_equal_a_full_ranking_with_ties_against_the_relevant(system: System) -> None:
     grades = [[1], [2, 1, 3], [1, 1], [4], [1, 2], [1]]
     data = examples(STORE_POSITIVES, grades=grades)
-    scores, table = scored(model, store, data, report=MEASURES), all_scores(model, store, QUERIES)
+    scores, table = scored(system, data, report=MEASURES), loops_of(system, QUERIES)
     for query, positives in enumerate(STORE_POSITIVES):
         graded = dict(zip(positives, grades[query], strict=True))
-        by_hand = rank_measures_by_loops(table[query], graded, range(store.count))
+        by_hand = rank_measures_by_loops(table[query], graded, range(20))
         assert {name: sample_of(scores, name).values[query] for name in MEASURES} == pytest.approx(by_hand)
 
 
-def test_of_positives_that_tie_the_lower_grade_comes_first(model: DualEncoder, store: Store) -> None:
+def test_of_positives_that_tie_the_lower_grade_comes_first(system: System) -> None:
     for order in ([3, 7, 11], [11, 3, 7], [7, 11, 3]):
         grades = [{3: 1, 7: 3, 11: 2}[row] for row in order]
-        scores = scored(model, store, examples([order], grades=[grades]))
-        table = all_scores(model, store, QUERIES[:1])[0]
-        by_hand = rank_measures_by_loops(table, {3: 1, 7: 3, 11: 2}, range(store.count))
+        scores = scored(system, examples([order], grades=[grades]))
+        table = loops_of(system, QUERIES[:1])[0]
+        by_hand = rank_measures_by_loops(table, {3: 1, 7: 3, 11: 2}, range(20))
         assert sample_of(scores, "nDCG@10").values[0] == pytest.approx(by_hand["nDCG@10"])
 
 
 def test_the_document_with_the_querys_own_id_is_left_out_by_its_id_alone_only_where_asked(
-    model: DualEncoder, store: Store
+    system: System,
 ) -> None:
     # d4 and d3 are documents; d3 is a positive of its own query and stays.
     data = examples([[0], [3], [5]], ids=["d4", "d3", "q"])
-    dropped, kept = (scored(model, store, data, report=MEASURES, drop_same_id=drop) for drop in (True, False))
-    table = all_scores(model, store, data.queries)
+    dropped, kept = (scored(system, data, report=MEASURES, drop_same_id=drop) for drop in (True, False))
+    table = loops_of(system, data.queries)
     for scores, left_out in ((dropped, {0: 4}), (kept, {})):
-        others = others_of(store, data, left_out=left_out)
+        others = others_of(system.store, data, left_out=left_out)
         assert pnd_of(scores) == pytest.approx(pnd_by_loops(table, data, others))
         for query, near in enumerate((0, 3, 5)):
             by_hand = rank_measures_by_loops(table[query], {near: 1}, [*others[query], near])
@@ -159,7 +157,7 @@ def test_the_document_with_the_querys_own_id_is_left_out_by_its_id_alone_only_wh
     assert not any("same id" in note for note in kept.notes)
     # Left to itself, it ranks a document of the same id and another text, and says so.
     said: list[str] = []
-    left = scored(model, store, data, watch=Watch(note=said.append))
+    left = scored(system, data, watch=Watch(note=said.append))
     assert pnd_of(left) == pnd_of(kept)
     assert said == [
         "set: 1 document with the id of a query and another text, ranked like all others; "
@@ -167,62 +165,60 @@ def test_the_document_with_the_querys_own_id_is_left_out_by_its_id_alone_only_wh
     ]
 
 
-def test_a_query_that_is_a_document_is_left_out_with_a_title_before_it_or_without(
-    model: DualEncoder, store: Store
-) -> None:
+def test_a_query_that_is_a_document_is_left_out_with_a_title_before_it_or_without(system: System) -> None:
     # d4 and d5 read as their queries do, d5 but for its first word as a title; d9 ends alike in the middle of
     # a word.
     texts = [TEXTS[4], TEXTS[5].partition(" ")[2], TEXTS[9][1:], TEXTS[3]]
     data = replace(examples([[0], [1], [2], [3]], ids=["d4", "d5", "d9", "d3"]), queries=texts)
-    left = scored(model, store, data)
-    others = others_of(store, data, left_out={0: 4, 1: 5})
-    assert pnd_of(left) == pytest.approx(pnd_by_loops(all_scores(model, store, texts), data, others))
+    left = scored(system, data)
+    others = others_of(system.store, data, left_out={0: 4, 1: 5})
+    assert pnd_of(left) == pytest.approx(pnd_by_loops(loops_of(system, texts), data, others))
     assert "2 documents left out of the ranking of the query that has the same id and text" in left.notes
 
 
 def test_what_judges_found_irrelevant_is_ranked_with_the_whole_corpus_unless_candidates_are_asked_for(
-    model: DualEncoder, store: Store
+    system: System,
 ) -> None:
     listed = examples(LISTED_POSITIVES, negatives=LISTED_NEGATIVES)
     judged = replace(listed, is_judged=True)
-    whole, of_store = (scored(model, store, judged, negatives=which) for which in ("auto", "store"))
+    whole, of_store = (scored(system, judged, negatives=which) for which in ("auto", "store"))
     assert (whole.kind, pnd_of(whole)) == ("retrieval", pnd_of(of_store))
-    candidates = scored(model, store, judged, negatives="listed")
-    assert (candidates.kind, pnd_of(candidates)) == ("triplets", pnd_of(scored(model, store, listed)))
+    candidates = scored(system, judged, negatives="listed")
+    assert (candidates.kind, pnd_of(candidates)) == ("triplets", pnd_of(scored(system, listed)))
 
 
-def test_measures_look_no_further_than_the_depth_and_pnd_does(model: DualEncoder, store: Store) -> None:
-    table = all_scores(model, store, QUERIES[:1])[0]
-    last = min(range(store.count), key=table.__getitem__)
-    shallow = scored(model, store, examples([[last]]), depth=5, report=("RR",))
+def test_measures_look_no_further_than_the_depth_and_pnd_does(system: System) -> None:
+    table = loops_of(system, QUERIES[:1])[0]
+    last = min(range(system.documents.count), key=table.__getitem__)
+    shallow = scored(system, examples([[last]]), depth=5, report=("RR",))
     assert (figure(shallow, "RR"), figure(shallow, "PND")) == (0, 1)
     assert any("first 5" in note for note in shallow.notes)
 
 
-def test_a_cutoff_beyond_the_depth_is_searched_to(model: DualEncoder, store: Store) -> None:
-    table = all_scores(model, store, QUERIES[:1])[0]
-    last = min(range(store.count), key=table.__getitem__)
-    scores = scored(model, store, examples([[last]]), depth=5, report=("R@5", "R@20"))
+def test_a_cutoff_beyond_the_depth_is_searched_to(system: System) -> None:
+    table = loops_of(system, QUERIES[:1])[0]
+    last = min(range(system.documents.count), key=table.__getitem__)
+    scores = scored(system, examples([[last]]), depth=5, report=("R@5", "R@20"))
     assert (figure(scores, "R@5"), figure(scores, "R@20")) == (0, 1)
     assert any("first 20" in note for note in scores.notes)
 
 
 @pytest.mark.parametrize("positives", [[3], [3, 7]], ids=["one positive", "two that tie"])
-def test_a_tie_across_the_depth_is_lost(model: DualEncoder, store: Store, positives: list[int]) -> None:
+def test_a_tie_across_the_depth_is_lost(system: System, positives: list[int]) -> None:
     # Rows 3, 7 and 11 tie: a ranking cut within the tie holds the lower rows, which are the positives, by
     # accident.
-    table = all_scores(model, store, QUERIES[:1])[0]
+    table = loops_of(system, QUERIES[:1])[0]
     above = sum(score > table[3] for score in table)
     ties_lost = 3 - len(positives)
     for extra in range(3):
-        scores = scored(model, store, examples([positives]), depth=above + 1 + extra, report=("RR",))
+        scores = scored(system, examples([positives]), depth=above + 1 + extra, report=("RR",))
         reached = 0 if extra < ties_lost else 1 / (above + ties_lost + 1)
         assert figure(scores, "RR") == pytest.approx(reached)
 
 
-def test_listed_pairs_equal_loops(model: DualEncoder, store: Store) -> None:
+def test_listed_pairs_equal_loops(system: System) -> None:
     data = examples(LISTED_POSITIVES, negatives=LISTED_NEGATIVES)
-    scores, table = scored(model, store, data, report=MEASURES), all_scores(model, store, data.queries)
+    scores, table = scored(system, data, report=MEASURES), loops_of(system, data.queries)
     assert pnd_of(scores) == pytest.approx(pnd_by_loops(table, data, LISTED_NEGATIVES))
     for query, positives in enumerate(LISTED_POSITIVES):
         by_hand = rank_measures_by_loops(
@@ -233,22 +229,20 @@ def test_listed_pairs_equal_loops(model: DualEncoder, store: Store) -> None:
     assert "positives are compared with listed negatives" in scores.notes
 
 
-def test_measures_that_no_order_of_the_listed_candidates_changes_are_left_out(
-    model: DualEncoder, store: Store
-) -> None:
+def test_measures_that_no_order_of_the_listed_candidates_changes_are_left_out(system: System) -> None:
     """The longest list has five candidates."""
     listed = examples(LISTED_POSITIVES, negatives=LISTED_NEGATIVES)
-    scores = scored(model, store, listed, report=("Recall@100", "R@4", "RR@10", "Judged@2", "P@5"))
+    scores = scored(system, listed, report=("Recall@100", "R@4", "RR@10", "Judged@2", "P@5"))
     assert [sample.measure for sample in scores.samples] == ["PND", "PND pooled", "R@4", "RR@10"]
     note = "left out, since so few listed candidates cannot change it: Recall@100, Judged@2, P@5"
     assert note in scores.notes
-    whole = [sample.measure for sample in scored(model, store, examples(STORE_POSITIVES)).samples]
+    whole = [sample.measure for sample in scored(system, examples(STORE_POSITIVES)).samples]
     assert whole == ["nDCG@10", "Recall@100", "RR@10", "PND", "PND pooled"]
 
 
-def test_queries_without_listed_negatives_are_left_out_and_counted(model: DualEncoder, store: Store) -> None:
+def test_queries_without_listed_negatives_are_left_out_and_counted(system: System) -> None:
     some = examples(LISTED_POSITIVES, negatives=[[], *LISTED_NEGATIVES[1:4], [], LISTED_NEGATIVES[5]])
-    scores, table = scored(model, store, some), all_scores(model, store, some.queries)
+    scores, table = scored(system, some), loops_of(system, some.queries)
     assert (scores.units, scores.texts) == (
         [f"q{n}" for n in (1, 2, 3, 5)],
         [QUERIES[n] for n in (1, 2, 3, 5)],
@@ -261,24 +255,22 @@ def test_queries_without_listed_negatives_are_left_out_and_counted(model: DualEn
 
 @pytest.mark.parametrize(("listing", "kind", "queries"), [(2, "retrieval", 6), (3, "triplets", 3)])
 def test_listed_negatives_are_chosen_only_where_at_least_half_of_the_queries_list_some(
-    model: DualEncoder, store: Store, listing: int, kind: str, queries: int
+    system: System, listing: int, kind: str, queries: int
 ) -> None:
     some = examples(LISTED_POSITIVES, negatives=[*LISTED_NEGATIVES[:listing], *[[]] * (6 - listing)])
-    scores = scored(model, store, some)
+    scores = scored(system, some)
     assert (scores.kind, len(scores.units)) == (kind, queries)
     said = "only 2 of 6 queries list negatives, too few to measure with: all 6 are measured without them"
     assert (said in scores.notes) == (kind == "retrieval")
-    assert len(scored(model, store, some, negatives="listed").units) == listing
+    assert len(scored(system, some, negatives="listed").units) == listing
 
 
-def test_no_listed_negatives_at_all_mean_the_store_unless_listed_ones_were_asked_for(
-    model: DualEncoder, store: Store
-) -> None:
+def test_no_listed_negatives_at_all_mean_the_store_unless_listed_ones_were_asked_for(system: System) -> None:
     bare = examples(LISTED_POSITIVES)
-    assert scored(model, store, bare).kind == "retrieval"
+    assert scored(system, bare).kind == "retrieval"
     told = "^set: measure.negatives must be store or auto .*, got listed; set measure.negatives = store$"
     with pytest.raises(DataError, match=told):
-        scored(model, store, bare, negatives="listed")
+        scored(system, bare, negatives="listed")
 
 
 @pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])
@@ -288,29 +280,27 @@ def test_without_normalising_every_similarity_is_measured(
     # With this seed the norms differ enough for distance and cosine to rank differently, whatever a machine
     # rounds.
     loose = tiny_dual(seed=9, settings=EncoderSettings(max_tokens=64, normalize=False))
-    store = make_store(loose, TEXTS)
+    system = System(loose, make_store(loose, TEXTS))
     data = examples(LISTED_POSITIVES, negatives=negatives)
-    scores = scored(loose, store, data)
+    scores = scored(system, data)
     assert similarities_of(loose) == ("cosine", "distance", "dot")
     for similarity in similarities_of(loose):
-        table = all_scores(loose, store, data.queries, similarity)
-        by_loops = pnd_by_loops(table, data, negatives or others_of(store, data))
+        table = loops_of(system, data.queries, similarity)
+        by_loops = pnd_by_loops(table, data, negatives or others_of(system.store, data))
         assert pnd_of(scores, similarity) == pytest.approx(by_loops)
     if not negatives:
         assert figure(scores, "PND", "cosine") != figure(scores, "PND", "distance")
     assert not any("unit length" in note for note in scores.notes)
 
 
-def test_with_both_sides_normalised_only_cosine_is_measured_and_the_notes_say_why(
-    model: DualEncoder, store: Store
-) -> None:
+def test_with_both_sides_normalised_only_cosine_is_measured_and_the_notes_say_why(system: System) -> None:
     found = {}
     for wanted in (None, ("distance", "cosine")):
         options = {"settings": MeasureSection(), "similarities": wanted}
-        scores = score_retrieval(System(model, store), examples([[1]]), **options)
+        scores = score_retrieval(system, examples([[1]]), **options)
         measured = tuple(dict.fromkeys(one.similarity for one in scores.samples))
         found[wanted] = (measured, UNIT_LENGTH in scores.notes)
-    assert similarities_of(model) == ("cosine",)
+    assert similarities_of(system.model) == ("cosine",)
     assert found == {None: (("cosine",), True), ("distance", "cosine"): (("distance", "cosine"), False)}
 
 
@@ -326,11 +316,12 @@ def test_one_side_that_does_not_normalise_is_enough_for_all(side: str) -> None:
 
 @pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])
 def test_a_result_is_made_from_scores_before_and_after(
-    model: DualEncoder, store: Store, negatives: list[list[int]] | None
+    system: System, negatives: list[list[int]] | None
 ) -> None:
     data = examples(LISTED_POSITIVES, negatives=negatives)
-    after = scored(model, store, data)
-    before = scored(DualEncoder(tiny_encoder(seed=2), model.document, "before"), store, data)
+    after = scored(system, data)
+    other = DualEncoder(tiny_encoder(seed=2), system.model.document, "before")
+    before = scored(System(other, system.store), data)
     result = dataset_result([after], before, None, role="retain", seed=0, resamples=200)
     assert (result.name, result.role, result.queries, result.documents) == ("set", "retain", 6, 20)
     assert (result.kind, result.main) == (("pairs", "PND") if negatives else ("ranking", "nDCG@10"))
@@ -391,7 +382,7 @@ def test_there_is_no_ladder_where_lists_differ_in_length_or_nothing_is_listed(
     assert laddered(ladder_store, [*LADDERS[:3], (9, (10, 0))]).negative_columns is None
     assert laddered(ladder_store, [(near, far[:1]) for near, far in LADDERS]).negative_columns is None
     assert laddered(ladder_store, is_judged=True).negative_columns is None
-    assert not scored(model, ladder_store, laddered(ladder_store), negatives="store").ladder
+    assert not scored(System(model, ladder_store), laddered(ladder_store), negatives="store").ladder
 
 
 def test_the_curve_stands_in_the_result_and_on_its_page_without_verdicts_where_the_model_was_trained_on_it(
@@ -425,7 +416,7 @@ def test_where_every_score_ties_every_pair_is_lost(
     data = asked([[0], [3, 4], [11]])
     give(monkeypatch, {query: [1.0, 2.0, 3.0, 4.0] for query in data.queries})
     store = imported_store(tmp_path, np.tile([0.6, 0.8, 0.0, 0.0], (12, 1)))
-    scores = scored(model, store, data, depth=8, report=MEASURES)
+    scores = scored(System(model, store), data, depth=8, report=MEASURES)
     # Twelve documents, of which the first eight are looked at: the positives are the last of all.
     lost = {"PND": 1.0, "PND pooled": 1.0, "nDCG@10": 0.0, "RR": 0.0, "AP": 0.0, "P@1": 0.0}
     assert {name: figure(scores, name) for name in lost} == lost
@@ -437,13 +428,12 @@ def test_a_query_of_a_zero_vector_ties_with_everything(
     data = asked([[0]])
     give(monkeypatch, {data.queries[0]: [0.0, 0.0]})
     store = imported_store(tmp_path, np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]))
-    assert figure(scored(model, store, data), "PND") == 1.0
+    assert figure(scored(System(model, store), data), "PND") == 1.0
 
 
 @pytest.mark.parametrize("row", [2, 7], ids=["a positive", "another document"])
-def test_stored_vectors_that_are_no_numbers_are_named(
-    model: DualEncoder, store: Store, tmp_path: Path, row: int
-) -> None:
+def test_stored_vectors_that_are_no_numbers_are_named(system: System, tmp_path: Path, row: int) -> None:
+    store = system.store
     shutil.copytree(store.path, tmp_path / "damaged")
     damaged = Store.open(tmp_path / "damaged")
     with (tmp_path / "damaged" / VECTOR_FILE).open("r+b") as file:
@@ -451,7 +441,7 @@ def test_stored_vectors_that_are_no_numbers_are_named(
         file.write(np.full(store.width, np.nan, dtype=store.dtype).tobytes())
     told = f'damaged must hold finite vectors, got NaN or infinity for "d{row}"; it is damaged: rebuild'
     with pytest.raises(StoreError, match=told):
-        scored(model, damaged, asked([[2]]))
+        scored(System(system.model, damaged), asked([[2]]))
 
 
 def test_a_store_of_one_document_has_nothing_to_compare_with(
@@ -459,13 +449,11 @@ def test_a_store_of_one_document_has_nothing_to_compare_with(
 ) -> None:
     told = "set: the corpus must hold documents beside the positives .*, got 1 in all; name a larger one"
     with pytest.raises(DataError, match=told):
-        scored(model, make_store(model, TEXTS[:1]), asked([[0]]))
+        scored(System(model, make_store(model, TEXTS[:1])), asked([[0]]))
 
 
-def test_a_query_that_everything_answers_weighs_nothing_beside_others(
-    model: DualEncoder, store: Store
-) -> None:
-    pnd = sample_of(scored(model, store, asked([list(range(20)), [3]])), "PND")
+def test_a_query_that_everything_answers_weighs_nothing_beside_others(system: System) -> None:
+    pnd = sample_of(scored(system, asked([list(range(20)), [3]])), "PND")
     assert pnd.reference is not None
     assert pnd.reference.tolist() == [0.0, 1.0]
     assert value_of(pnd)[0] == pnd.values[1]
