@@ -7,10 +7,8 @@ import pytest
 
 from adiabat.report import suite_headline as words
 from adiabat.report.suite_headline import Overview, headline, tone
-from adiabat.results.suite_result import Fact, SuiteResult
-from tests.report.html_page import Page, csv_rows, plain, printed
-from tests.report.html_page import html_of as raw_html_of
-from tests.report.html_page import table_of as table
+from adiabat.results.suite_result import Fact
+from tests.report.html_page import Page, csv_rows, html_of, plain, printed, table_of
 from tests.report.sample_suites import full_suite, make_suite
 
 
@@ -140,10 +138,6 @@ def test_a_similarity_is_told_only_where_all_models_have_it() -> None:
     assert words.measure(Overview(own), own.tasks[0]) == "nDCG@10"
 
 
-def html_of(result: SuiteResult) -> str:
-    return plain(raw_html_of(result))
-
-
 def test_cells_are_marked_as_the_comparisons_say() -> None:
     html = html_of(full_suite())
     cells = re.findall(r'<td class="num ([a-z]+)" data-value="([\d.]+)"', html)
@@ -175,10 +169,10 @@ def test_facts_grids_and_units_stand_on_the_page() -> None:
 def test_a_suite_of_one_model_or_of_nothing_has_page_and_tables() -> None:
     alone = make_suite({"x": {"a": 0.6}})
     assert "paired 95" not in Page(html_of(alone)).text
-    assert "0.600" in table(alone, "md")
+    assert "0.600" in table_of(alone, "md")
     nothing = make_suite({})
     assert "Nothing was measured." in Page(html_of(nothing)).text
-    assert table(nothing, "tex").count("rule") == 3
+    assert table_of(nothing, "tex").count("rule") == 3
 
 
 def test_csv_has_a_line_for_each_score_and_fact_with_all_digits() -> None:
@@ -200,19 +194,19 @@ def test_beside_a_baseline_csv_leaves_open_which_model_is_even_with_the_best() -
 
 def test_markdown_and_latex_mark_the_best_and_those_that_are_not_measurably_worse() -> None:
     result = make_suite(ONE)
-    assert "| a | **0.600**<br>\\[0.580, 0.620\\] | 1.0 |" in table(result, "md")
-    assert "0.590 ≈<br>" in table(result, "md")
-    assert r"\bfseries 0.600 {[}0.580, 0.620{]}" in table(result, "tex")
-    assert "a & " in table(result, "tex")
-    assert "▲" in table(make_suite(ONE, baseline="b"), "md")
+    assert "| a | **0.600**<br>\\[0.580, 0.620\\] | 1.0 |" in table_of(result, "md")
+    assert "0.590 ≈<br>" in table_of(result, "md")
+    assert r"\bfseries 0.600 {[}0.580, 0.620{]}" in table_of(result, "tex")
+    assert "a & " in table_of(result, "tex")
+    assert "▲" in table_of(make_suite(ONE, baseline="b"), "md")
 
 
 @pytest.mark.parametrize("ending", ["md", "tex"])
 def test_tables_hold_reservations_and_notes_and_a_hostile_name_breaks_no_row(ending: str) -> None:
-    assert "cut to 128 tokens" in table(full_suite(), ending)
-    assert "a note of the suite" in table(full_suite(), ending)
+    assert "cut to 128 tokens" in table_of(full_suite(), ending)
+    assert "a note of the suite" in table_of(full_suite(), ending)
     hostile = make_suite({"x": {"a|b & $c_{}\\ ^~%#": 0.6, "b": 0.5}})
-    rows = [line for line in table(hostile, ending).splitlines() if line.startswith(("|", "a"))]
+    rows = [line for line in table_of(hostile, ending).splitlines() if line.startswith(("|", "a"))]
     between = r"(?<!\\)\|" if ending == "md" else r"(?<!\\)&"
     assert len({len(re.findall(between, row)) for row in rows if "&amp;" not in row}) == 1
 
