@@ -7,31 +7,19 @@ import ir_measures
 import pytest
 from ir_measures.measures import registry
 
-from adiabat.core.errors import ConfigError
-from adiabat.report import pages
 from adiabat.report.measure_terms import explained
-from adiabat.stats.ranking_measures import ranking_measures
-from tests.report.html_page import Page, plain
+from tests.report.html_page import Page, html_of, plain
 from tests.report.sample_results import make_change, make_dataset, make_result
 from tests.report.sample_suites import full_suite
+from tests.stats.test_ranking_measures import is_known
 
 DEFAULT = ["nDCG@10", "Recall@100", "RR@10"]
 
 
-def computable(name: str) -> bool:
-    try:
-        ranking_measures({"q": {"d": 1.0}}, {"q": {"d": 1}}, [name])
-    except ConfigError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("family", sorted(registry))
 def test_every_measure_that_can_be_computed_has_one_sentence_with_its_cutoff(family: str) -> None:
-    forms = [
-        name for name in (family, f"{family}@7", f"{family}@0.5", f"{family}(rel=2)@7") if computable(name)
-    ]
-    for name in forms:
+    forms = (family, f"{family}@7", f"{family}@0.5", f"{family}(rel=2)@7")
+    for name in filter(is_known, forms):
         assert ir_measures.parse_measure(name)
         ((_, sentence),) = explained([name])
         assert sentence.endswith(".")
@@ -44,10 +32,8 @@ def test_the_default_measures_read_so() -> None:
     said = dict(explained([*DEFAULT, "RR@10"]))
     assert list(said) == DEFAULT
     assert said["nDCG@10"].startswith("How well the first 10 documents are ordered")
-    assert (
-        said["Recall@100"]
-        == "The share of a query's relevant documents that stand among the first 100 documents."
-    )
+    recall = "The share of a query's relevant documents that stand among the first 100 documents."
+    assert said["Recall@100"] == recall
     assert "0.5 on rank 2, 0 if none stands among the first 10 documents" in said["RR@10"]
     assert explained(["R@5"])[0][1] == dict(explained(["Recall@5"]))["Recall@5"]
     assert "first document is relevant" in explained(["P@1"])[0][1]
@@ -58,7 +44,7 @@ def test_the_default_measures_read_so() -> None:
 def test_a_page_explains_each_measure_once_and_the_reported_ones_before_the_first_figure() -> None:
     changes = [make_change(0.5, 0.6, measure=name) for name in [*DEFAULT, "PND"]]
     dataset = replace(make_dataset("law", "target", 0.5, 0.6), changes=changes)
-    page = pages.files(make_result(dataset))["report.html"]()
+    page = html_of(make_result(dataset))
     shown = html.unescape(plain(page))
     for name, sentence in explained([*DEFAULT, "PND"]):
         assert shown.count(sentence) == 1, name
@@ -67,6 +53,6 @@ def test_a_page_explains_each_measure_once_and_the_reported_ones_before_the_firs
 
 
 def test_a_suite_explains_the_measures_of_its_tasks() -> None:
-    shown = html.unescape(plain(pages.files(full_suite())["report.html"]()))
+    shown = html.unescape(plain(html_of(full_suite())))
     for name, sentence in explained(task.measure for task in full_suite().tasks):
         assert shown.count(sentence) == 1, name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.report import pages
+from tests.report.html_page import html_of
 from tests.report.sample_suites import full_suite
 
 # Three clicks on the columns of the first task and of one that a model did not do, then two texts in the box.
@@ -43,16 +43,15 @@ def seen_by_a_browser(html: str, folder: Path) -> str:
 
 @pytest.mark.real
 def test_the_page_allows_its_own_script_and_no_other(tmp_path: Path) -> None:
-    html = pages.files(full_suite())["report.html"]()
+    html = html_of(full_suite())
     assert "<button" in seen_by_a_browser(html, tmp_path)
     assert "<button" not in seen_by_a_browser(html.replace('"use strict";', '"use strict"; '), tmp_path)
 
 
 @pytest.mark.real
 def test_tables_sort_both_ways_and_back_and_boxes_leave_rows_with_a_text(tmp_path: Path) -> None:
-    html = re.sub(r"<meta http-equiv[^>]*>", "", pages.files(full_suite())["report.html"]()).replace(
-        "</body>", f"{CLICKS}</body>"
-    )
+    html = re.sub(r"<meta http-equiv[^>]*>", "", html_of(full_suite()))
+    html = html.replace("</body>", f"{CLICKS}</body>")
     told = re.search(r"told:(.*):told", seen_by_a_browser(html, tmp_path).split("<body>")[1])
     assert told is not None
     assert json.loads(told[1]) == [

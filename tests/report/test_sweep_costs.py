@@ -9,7 +9,7 @@ from adiabat.report import pages
 from adiabat.report.sweep_costs import cost_table, step_time
 from adiabat.report.sweep_headline import headline, reservations, tone
 from adiabat.results.sweep_result import Speed, SweepResult
-from tests.report.html_page import Page, plain, printed, texts
+from tests.report.html_page import Page, html_of, plain, printed, texts
 from tests.report.sample_sweeps import make_change, trained_sweep
 
 DATA = trained_sweep({"asked": {"squad": 0.61, "quora": 0.55, "untrained": 0.50}})
@@ -41,7 +41,7 @@ def test_settings_below_their_start_are_no_good_news() -> None:
 
 
 def test_the_page_has_the_comparison_before_the_settings_and_the_cost_after_both() -> None:
-    shown = Page(pages.files(DATA)["report.html"]())
+    shown = Page(html_of(DATA))
     ids = shown.ids()
     places = [ids.index(name) for name in ("models-by-tasks", "tasks", "settings-table", "costs", "runs")]
     assert places == sorted(places)
@@ -62,7 +62,7 @@ def test_models_have_their_size_and_speed_and_one_that_is_slower_and_worse_is_ho
     result = backbones()
     row = cost_table(result).rows[1]
     assert [plain(cell.text) for cell in row.cells[:3]] == ["small", "22.7 M", "1,000"]
-    shown = Page(pages.files(result)["report.html"]())
+    shown = Page(html_of(result))
     assert "documents per second" in shown.text
     (figure,) = [
         section.charts[0]
