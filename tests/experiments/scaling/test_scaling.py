@@ -15,7 +15,6 @@ from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError, InterruptionError, JobError, ModelError
 from adiabat.core.progress import Watch
 from adiabat.experiments import scaling as runner_module
-from adiabat.experiments import scaling as scaling_module
 from adiabat.experiments.plan import plan
 from adiabat.experiments.scaling_analysis import rows_at, rows_in
 from adiabat.models.embedding_head import EncoderSettings
@@ -23,9 +22,14 @@ from adiabat.results.scaling_result import ScalingResult
 from adiabat.runs.run_config import Job, read_description
 from adiabat.scaling_laws.laws import Kind
 from tests.experiments.scaling.world import advice_of, load, run, settings_of, write_world
+from tests.experiments.scaling.world import tiny as tiny_of
+from tests.experiments.sweep.world import retrieval_task
 from tests.tiny import save_tiny
 
 Made = tuple[Path, ScalingResult]
+
+
+SMALL: dict[str, Any] = {"scaling": {"budgets": [2e7]}}
 
 
 @pytest.fixture
@@ -68,15 +72,9 @@ def test_every_size_is_trained_to_every_budget(made: Made) -> None:
 def test_a_run_is_what_train_alone_makes(made: Made, tmp_path: Path) -> None:
     folder, result = made
     settings = settings_of(folder)
-    table = {
-        **settings.common(),
-        "job": {
-            "model": str(folder / "model"),
-            "data": str(folder / "pairs.jsonl"),
-            "out": str(tmp_path / "job"),
-        },
-        "encoder": {"blocks": 2},
-    }
+    model, data = str(folder / "model"), str(folder / "pairs.jsonl")
+    job = {"model": model, "data": data, "out": str(tmp_path / "job")}
+    table = {**settings.common(), "job": job, "encoder": {"blocks": 2}}
     table["train"] = {**table["train"], "learning_rate": 3e-3, "budget_flops": 4e7}
     table["run"] = {**table["run"], "log_every": 1}
     alone = adiabat.train(settings=checked(TrainSettings, table))
@@ -100,12 +98,8 @@ def test_what_the_rows_say_is_in_the_record(made: Made) -> None:
     assert len(one.profiles) == 3
     assert one.frontier is not None
     assert one.frontier.values[0] == min(row.validation_loss or 9 for row in result.runs[:3])
-    assert {path.name for path in (folder / "out").iterdir()} >= {
-        "report.html",
-        "result.json",
-        "runs.parquet",
-        "config.toml",
-    }
+    left = {path.name for path in (folder / "out").iterdir()}
+    assert left >= {"report.html", "result.json", "runs.parquet", "config.toml"}
     table = pq.read_table(folder / "out" / "runs.parquet").to_pylist()
     assert [row["forward"] for row in table] == [row.parameters.forward for row in result.runs]
     assert rows_in(folder / "out") == rows_in(folder / "out" / "runs.parquet") == result.runs
@@ -123,8 +117,7 @@ def test_a_scaling_goes_on_with_more_methods(again: Path, monkeypatch: pytest.Mo
         return real(self, trial, *given, **named)
 
     monkeypatch.setattr(runner_module.ScalingRunner, "train", noted)
-    more = {"scaling": {"budgets": [2e7], "out": str(again / "out"), "least_steps": 1, "resamples": 8}}
-    found = run(settings_of(again, **more, methods={"lora": [2], "bias": True}), resume=True)
+    found = run(settings_of(again, **SMALL, methods={"lora": [2], "bias": True}), resume=True)
     assert len(found.runs) == 9
     assert len(trained) == 6
     assert replace(found.runs[0], way=before[0].way) == before[0]
@@ -150,10 +143,8 @@ def test_another_scaling_is_not_gone_on_with(again: Path, tables: dict[str, Any]
 
 
 def test_other_pairs_under_the_same_name_are_refused(again: Path) -> None:
-    path = again / "pairs.jsonl"
-    path.write_text(
-        path.read_text(encoding="utf-8") + '{"query": "one more", "positive": "of them"}\n', encoding="utf-8"
-    )
+    with (again / "pairs.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"query": "one more", "positive": "of them"}\n')
     with pytest.raises(JobError, match=r"start\.examples"):
         run(settings_of(again), resume=True)
 
@@ -174,7 +165,7 @@ def test_what_was_cut_short_goes_on_where_it_was(
             raise InterruptionError("stopped")
         return real(*args, **named)
 
-    settings = settings_of(world, scaling={"budgets": [2e7]})
+    settings = settings_of(world, **SMALL)
     monkeypatch.setattr(runner_module, "train", cut)
     with pytest.raises(InterruptionError):
         run(settings)
@@ -199,26 +190,16 @@ def test_a_budget_below_one_step_is_a_failed_run_and_others_go_on(world: Path) -
 
 
 def test_a_run_that_diverges_is_a_failed_run_and_a_scaling_of_no_other_an_error(world: Path) -> None:
-    with pytest.raises(
-        JobError,
-        match=r"out must hold a run that succeeded, got 3 that failed, such as .*: "
-        r"the training loss must be .* another out$",
-    ):
-        run(
-            settings_of(world, scaling={"budgets": [2e7]}, rates={"full": 1e30}, train={"max_grad_norm": 0.0})
-        )
+    wild = {"rates": {"full": 1e30}, "train": {"max_grad_norm": 0.0}}
+    with pytest.raises(JobError, match=r"got 3 that failed, such as .*: the training loss must be "):
+        run(settings_of(world, **SMALL, **wild))
     assert [row.status for row in rows_in(world / "out")] == ["failed"] * 3
     assert (world / "out" / "report.html").exists()
 
 
 def test_trained_models_are_measured_on_tasks(world: Path) -> None:
-    task = {
-        "kind": "retrieval",
-        "name": "asked",
-        "data": str(world / "asked.jsonl"),
-        "corpus": str(world / "corpus.jsonl"),
-    }
-    found = run(settings_of(world, scaling={"budgets": [2e7, 4e7]}, tasks=[task], measure={"report": ["RR"]}))
+    tables = {"tasks": [retrieval_task(world, "asked")], "measure": {"report": ["RR"]}}
+    found = run(settings_of(world, scaling={"budgets": [2e7, 4e7]}, **tables))
     assert all(0 <= row.scores["asked"] <= 1 for row in found.runs)
     assert [one.task for one in found.downstream] == ["asked"]
     assert found.downstream[0].runs == 6
@@ -226,13 +207,7 @@ def test_trained_models_are_measured_on_tasks(world: Path) -> None:
 
 
 def test_tasks_may_come_and_go_while_a_scaling_goes_on(again: Path) -> None:
-    task = {
-        "kind": "retrieval",
-        "name": "asked",
-        "data": str(again / "asked.jsonl"),
-        "corpus": str(again / "corpus.jsonl"),
-    }
-    more = {"budgets": [8e7, 1e8], "out": str(again / "out"), "least_steps": 1, "resamples": 8}
+    task, more = retrieval_task(again, "asked"), {"budgets": [8e7, 1e8]}
     found = run(settings_of(again, scaling=more, tasks=[task]), resume=True)
     assert [sorted(row.scores) for row in found.runs] == [[]] * 3 + [["asked"]] * 3
     assert [(one.task, one.runs) for one in found.downstream] == [("asked", 3)]
@@ -254,20 +229,20 @@ def test_tasks_may_come_and_go_while_a_scaling_goes_on(again: Path) -> None:
         ({"job": {"data": "gone.jsonl"}}, DataError, "gone.jsonl"),
         ({"train": {"batch_size": 500}}, DataError, "train.batch_size must be at most the"),
         ({"models": [{"model": "gone", "pretraining_rate": 1e-3}]}, ModelError, "gone"),
+        (
+            {"models": [{"model": "model", "blocks": [1, 9], "pretraining_rate": 0.03}]},
+            ConfigError,
+            "must be at most 4, which it has, got 9",
+        ),
+        ({"methods": {"full": False, "freezing": [0.1]}}, ConfigError, "methods must leave a run"),
     ],
 )
 def test_what_is_wrong_comes_before_anything_is_written(
-    world: Path, tables: dict[str, Any], kind: type[Exception], told: str
+    world: Path, tables: dict[str, Any], kind: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(world)
     with pytest.raises(kind, match=told):
         run(settings_of(world, **tables))
-    assert not (world / "out").exists()
-
-
-def test_faults_of_any_model_come_before_the_first_run(world: Path) -> None:
-    models = [{"model": str(world / "model"), "name": "tiny", "blocks": [1, 9], "pretraining_rate": 0.03}]
-    with pytest.raises(ConfigError, match=r"must be at most 4, which it has, got 9"):
-        run(settings_of(world, models=models))
     assert not (world / "out").exists()
 
 
@@ -275,10 +250,9 @@ def test_faults_of_any_model_come_before_the_first_run(world: Path) -> None:
 def test_runs_are_spread_over_ray(world: Path) -> None:
     pytest.importorskip("ray")
     settings = settings_of(world, scaling={"budgets": [2e7], "engine": "ray"})
-    found = scaling_module.scaling(load, settings)
-    assert {row.name for row in found.runs} == {
-        row.name for row in rows_at(world / "out" / "runs.parquet").every
-    }
+    found = runner_module.scaling(load, settings)
+    rows = rows_at(world / "out" / "runs.parquet").every
+    assert {row.name for row in found.runs} == {row.name for row in rows}
     assert {row.status for row in found.runs} == {"done"}
 
 
@@ -292,18 +266,24 @@ def test_a_failed_run_is_made_again_when_the_scaling_goes_on(again: Path) -> Non
     assert found.left_out == {}
 
 
+def scarce_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory does not suffice for what a function of the module does with four blocks."""
+    real = getattr(runner_module, name)
+
+    def scarce(*given: Any, **named: Any) -> Any:
+        settings = next(one for one in given if isinstance(one, TrainSettings))
+        if settings.encoder.blocks == 4:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(*given, **named)
+
+    monkeypatch.setattr(runner_module, name, scarce)
+
+
 def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = runner_module.train
-
-    def scarce(load: Any, settings: Any, **named: Any) -> Any:
-        if settings.encoder.blocks == 4:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return real(load, settings, **named)
-
-    monkeypatch.setattr(runner_module, "train", scarce)
-    found = run(settings_of(world, scaling={"budgets": [2e7]}))
+    scarce_for("train", monkeypatch)
+    found = run(settings_of(world, **SMALL))
     assert [row.status for row in found.runs] == ["done", "done", "failed"]
     assert found.runs[2].reason.startswith("out of memory; lower memory.chunk_tokens")
 
@@ -311,32 +291,17 @@ def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(
 def test_a_model_that_memory_does_not_suffice_for_is_told_before_the_first_run(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = runner_module.build
-
-    def scarce(settings: Any, load: Any) -> Any:
-        if settings.encoder.blocks == 4:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return real(settings, load)
-
-    monkeypatch.setattr(runner_module, "build", scarce)
-    with pytest.raises(
-        JobError,
-        match=r"^tiny, 4 blocks, full does not fit into memory; leave it out, or use a larger machine$",
-    ):
-        run(settings_of(world, scaling={"budgets": [2e7]}))
+    scarce_for("build", monkeypatch)
+    with pytest.raises(JobError, match=r"^tiny, 4 blocks, full does not fit into memory"):
+        run(settings_of(world, **SMALL))
     assert not (world / "out" / "runs.parquet").exists()
-
-
-def test_shares_that_freeze_nothing_or_all_leave_no_run(world: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^methods must leave a run, got only shares of frozen blocks"):
-        run(settings_of(world, methods={"full": False, "freezing": [0.1]}))
 
 
 def test_a_row_that_another_process_added_meanwhile_is_not_lost(
     again: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = again / "out" / "runs.parquet"
-    whole, real = path.read_bytes(), scaling_module._set_up_once
+    whole, real = path.read_bytes(), runner_module._set_up_once
     *rest, last = rows_at(path).every
     path.unlink()
     fewer = rows_at(path)
@@ -348,46 +313,39 @@ def test_a_row_that_another_process_added_meanwhile_is_not_lost(
         assert [one.name for one in runs] == [last.name]
         path.write_bytes(whole)
 
-    monkeypatch.setattr(scaling_module, "_set_up_once", meanwhile)
+    monkeypatch.setattr(runner_module, "_set_up_once", meanwhile)
     monkeypatch.setattr(runner_module, "train", lambda *_, **__: pytest.fail("it is there"))
-    assert [one.loss for one in run(settings_of(again), resume=True).runs] == [
-        one.loss for one in (*rest, last)
-    ]
+    found = run(settings_of(again), resume=True)
+    assert [one.loss for one in found.runs] == [one.loss for one in (*rest, last)]
 
 
 def test_models_that_were_kept_stay(world: Path) -> None:
-    settings = {"budgets": [2e7]}
-    run(settings_of(world, scaling={**settings, "keep_models": True}))
+    run(settings_of(world, scaling={**SMALL["scaling"], "keep_models": True}))
     kept = sorted((world / "out" / "runs").glob("*/model"))
     assert len(kept) == 3
     # What a process left that was killed before it could tidy up.
     (kept[0].parent / "checkpoints").mkdir()
-    run(settings_of(world, scaling=settings), resume=True)
+    run(settings_of(world, **SMALL), resume=True)
     assert sorted((world / "out" / "runs").glob("*/model")) == kept[1:]
     assert not list((world / "out" / "runs").glob("*/checkpoints"))
 
 
 def test_a_model_under_two_names_is_described_under_both(world: Path) -> None:
-    model = {"model": str(world / "model"), "blocks": [1], "pretraining_rate": 0.03}
-    settings = settings_of(
-        world, scaling={"budgets": [2e7]}, models=[{**model, "name": name} for name in ("one", "two")]
-    )
-    run(settings)
+    one, two = (tiny_of(world, name, [1]) for name in ("one", "two"))
+    run(settings_of(world, **SMALL, models=[one, two]))
     start = read_description(Job(world / "out"))["start"]
     assert start["models"]["one"] == start["models"]["two"]
     save_tiny(world / "model", width=16, layers=4, seed=1, settings=EncoderSettings(max_tokens=48))
-    for models in ([{**model, "name": "one"}], [{**model, "name": "two"}]):
+    for model in (one, two):
         with pytest.raises(JobError, match=r"start\.models\."):
-            run(settings_of(world, scaling={"budgets": [2e7]}, models=models), resume=True)
+            run(settings_of(world, **SMALL, models=[model]), resume=True)
 
 
-@pytest.mark.parametrize(("frozen", "trained"), [("query", "document"), ("document", "query")])
-def test_the_tower_that_is_trained_is_counted(world: Path, frozen: str, trained: str) -> None:
-    found = run(
-        settings_of(world, scaling={"budgets": [2e7]}, towers={"kind": "asymmetric", "frozen": frozen})
-    )
+@pytest.mark.parametrize("frozen", ["query", "document"])
+def test_the_tower_that_is_trained_is_counted(world: Path, frozen: str) -> None:
+    found = run(settings_of(world, **SMALL, towers={"kind": "asymmetric", "frozen": frozen}))
     for row in found.runs:
-        assert row.parameters.forward == row.parameters.backward == row.parameters.updated, trained
+        assert row.parameters.forward == row.parameters.backward == row.parameters.updated
         assert row.tokens == pytest.approx(row.flops / (6 * row.parameters.forward))
 
 
@@ -405,26 +363,15 @@ def test_a_damaged_description_is_told(again: Path, text: str) -> None:
 def test_a_row_of_another_run_under_the_same_name_is_told(again: Path) -> None:
     rows = rows_at(again / "out" / "runs.parquet")
     rows.add(replace(rows.every[0], budget=2.00000001e7))
-    with pytest.raises(
-        JobError,
-        match=r"the row tiny, 1 block, full, 2e\+07 FLOP, seed 0 must be of "
-        r"budget = 20000000.0, got 20000000.1",
-    ):
+    told = r"the row tiny, 1 block, full, 2e\+07 FLOP, seed 0 must be of budget = 20000000.0, got 20000000.1"
+    with pytest.raises(JobError, match=told):
         run(settings_of(again), resume=True)
 
 
 def test_a_model_that_moved_or_changed_its_family_takes_its_rows_along(again: Path) -> None:
     moved = (again / "model").rename(again / "elsewhere")
-    models = [
-        {
-            "model": str(moved),
-            "name": "tiny",
-            "blocks": [1, 2, 4],
-            "family": "other",
-            "pretraining_rate": 0.03,
-        }
-    ]
-    found = run(settings_of(again, models=models), resume=True)
+    model = tiny_of(again, family="other") | {"model": str(moved)}
+    found = run(settings_of(again, models=[model]), resume=True)
     assert {row.way.model for row in rows_in(again / "out")} == {str(moved)}
     assert [one.kind for one in found.kinds] == [Kind("other", "full")]
 
@@ -434,13 +381,8 @@ def test_a_model_that_moved_or_changed_its_family_takes_its_rows_along(again: Pa
 
 def test_time_and_memory_are_measured_where_model_and_data_are_there(made: Made) -> None:
     folder, _ = made
-    settings = checked(
-        PlanSettings,
-        {
-            "plan": {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 8},
-            "run": {"device": "cpu"},
-        },
-    )
+    section = {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 8}
+    settings = checked(PlanSettings, {"plan": section, "run": {"device": "cpu"}})
     advice = advice_of(plan(load, settings))
     assert advice.seconds is not None
     assert advice.seconds > 0
@@ -454,9 +396,8 @@ def test_where_the_data_are_gone_the_plan_stands_without_them(made: Made, tmp_pa
     _, _, described = (folder / "out" / "config.toml").read_text(encoding="utf-8").partition("\n")
     (tmp_path / "config.toml").write_text(described.replace("pairs.jsonl", "gone.jsonl"), encoding="utf-8")
     notes: list[str] = []
-    settings = checked(
-        PlanSettings, {"plan": {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 8}}
-    )
+    section = {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 8}
+    settings = checked(PlanSettings, {"plan": section})
     advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
     assert advice.seconds is None
     assert any(note.startswith("time and memory are not measured: ") for note in notes)

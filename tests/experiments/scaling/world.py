@@ -2,9 +2,8 @@
 made.
 """
 
-import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,15 @@ from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
 from adiabat.core.progress import Watch
+from adiabat.experiments.plan import plan
 from adiabat.experiments.scaling import scaling
 from adiabat.experiments.scaling_analysis import rows_at
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
-from adiabat.results.scaling_result import Advice, ScalingResult, ScalingRun
+from adiabat.results.scaling_result import Advice, Choice, Reason, ScalingResult, ScalingRun
 from adiabat.scaling_laws.flops import PassedParameters, training_flops
 from adiabat.scaling_laws.laws import Method, Way
+from tests.commands import lines
 from tests.tiny import save_tiny
 
 Truth = Callable[[float, float], float]
@@ -41,28 +42,16 @@ def write_world(folder: Path) -> None:
     save_tiny(folder / "model", width=16, layers=4, settings=EncoderSettings(max_tokens=48))
     texts = [f"{KINDS[number % 5]} {number * number}" for number in range(60)]
     lines(folder / "pairs.jsonl", [{"query": f"about {text}", "positive": text} for text in texts])
-    lines(
-        folder / "corpus.jsonl",
-        [{"_id": f"d{number}", "text": text} for number, text in enumerate(texts[:20])],
-    )
-    lines(
-        folder / "asked.jsonl",
-        [{"query": f"about {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts[:9])],
-    )
-
-
-def lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write JSON lines."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": text} for n, text in enumerate(texts[:20])])
+    asked = [{"query": f"about {text}", "pos": [f"d{n}"]} for n, text in enumerate(texts[:9])]
+    lines(folder / "asked.jsonl", asked)
 
 
 def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
     """Three sizes by full training at three budgets, under these further tables."""
     usual: dict[str, Any] = {
         "scaling": {"out": str(folder / "out"), "budgets": [2e7, 4e7, 8e7], "least_steps": 1, "resamples": 8},
-        "models": [
-            {"model": str(folder / "model"), "name": "tiny", "blocks": [1, 2, 4], "pretraining_rate": 0.03}
-        ],
+        "models": [tiny(folder)],
         "job": {"data": str(folder / "pairs.jsonl")},
         "data": {"validation_fraction": 0.3, "cache": str(folder / "cache")},
         "train": {"batch_size": 12, "validate_every": 100},
@@ -71,6 +60,12 @@ def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
     for name, table in tables.items():
         usual[name] = {**usual.get(name, {}), **table} if isinstance(table, dict) else table
     return usual
+
+
+def tiny(folder: Path, name: str = "tiny", blocks: Sequence[int] = (1, 2, 4), **more: str) -> dict[str, Any]:
+    """The tiny model under a name, with these numbers of its blocks."""
+    rate = {"pretraining_rate": 0.03}
+    return {"model": str(folder / "model"), "name": name, "blocks": list(blocks), **rate, **more}
 
 
 def settings_of(folder: Path, **tables: Any) -> ScalingSettings:
@@ -150,19 +145,12 @@ def rows_of(
                 rank = 32 if method == "lora" else None
                 bare = row(method, size, budget, 1.0, rank=rank)
                 loss = truth(size, bare.tokens) * math.exp(noise * generator.standard_normal())
-                scores = (
-                    {"sts": 1 - loss + 0.01 * generator.standard_normal(), "search": 0.5 - loss / 5}
-                    if scored
-                    else {}
-                )
+                scores = {}
+                if scored:
+                    scores["sts"] = 1 - loss + 0.01 * generator.standard_normal()
+                    scores["search"] = 0.5 - loss / 5
                 found.append(row(method, size, budget, loss, rank=rank, scores=scores))
     return found
-
-
-def advice_of(result: ScalingResult) -> Advice:
-    """That there is."""
-    assert result.advice is not None
-    return result.advice
 
 
 def asked(runs: Path | None, **section: Any) -> PlanSettings:
@@ -180,3 +168,25 @@ def written(folder: Path, rows: list[ScalingRun]) -> Path:
     kept._rows.update((one.name, one) for one in rows[:-1])
     kept.add(rows[-1])
     return path
+
+
+def advice_of(result: ScalingResult) -> Advice:
+    """That there is."""
+    assert result.advice is not None
+    return result.advice
+
+
+def advised(runs: Path | None, **section: Any) -> Advice:
+    """Of a plan that measures nothing."""
+    return advice_of(plan(load, asked(runs, **section)))
+
+
+def best_of(advice: Advice) -> Choice:
+    """That there is."""
+    assert advice.best is not None
+    return advice.best
+
+
+def reason_of(advice: Advice, what: str) -> Reason:
+    """The reason for one recommended value."""
+    return next(reason for reason in advice.reasons if reason.what == what)

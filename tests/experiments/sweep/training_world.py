@@ -2,8 +2,6 @@
 two tasks.
 """
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,13 @@ from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import Job, is_job
+from tests.commands import lines
+from tests.experiments.sweep.world import retrieval_task
 from tests.tiny import tiny_dual
 
 KINDS = ("paper", "note", "memo", "letter", "book")
+FAR = {"query": "question", "positive": "answer"}
+"""Columns of far.jsonl."""
 TABLES: dict[str, Any] = {
     "data": {"validation_fraction": 0.3},
     "train": {"steps": 3, "batch_size": 6, "validate_every": 3, "learning_rate": 3e-3},
@@ -28,32 +30,33 @@ TABLES: dict[str, Any] = {
 }
 
 
-def lines(path: Path, rows: Sequence[Any]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
 def write_world(folder: Path) -> None:
     """Two sets of pairs, and two tasks: a corpus with queries by id, and a file of triplets."""
     texts = [f"{KINDS[number % 5]} {number * number}" for number in range(30)]
     lines(folder / "near.jsonl", [{"query": f"about {text}", "positive": text} for text in texts])
-    lines(
-        folder / "far.jsonl",
-        [{"question": f"who {number}?", "answer": f"nobody {number * 7}"} for number in range(30)],
-    )
+    far = [{"question": f"who {number}?", "answer": f"nobody {number * 7}"} for number in range(30)]
+    lines(folder / "far.jsonl", far)
     documents = [f"{KINDS[number % 5]} {number * number + 1}" for number in range(16)]
-    lines(
-        folder / "corpus.jsonl",
-        [{"_id": f"d{number}", "text": text} for number, text in enumerate(documents)],
-    )
-    lines(
-        folder / "asked.jsonl",
-        [{"query": f"about {text}", "pos": [f"d{number}"]} for number, text in enumerate(documents[:9])],
-    )
-    rows = [
+    lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": text} for n, text in enumerate(documents)])
+    asked = [{"query": f"about {text}", "pos": [f"d{n}"]} for n, text in enumerate(documents[:9])]
+    lines(folder / "asked.jsonl", asked)
+    listed = [
         {"query": f"מה {text}", "pos": [text], "neg": [documents[(n + 3) % 16]]}
         for n, text in enumerate(documents[:8])
     ]
-    lines(folder / "listed.jsonl", rows)
+    lines(folder / "listed.jsonl", listed)
+
+
+def near(folder: Path, name: str = "near", **tables: Any) -> dict[str, Any]:
+    """A variant that is trained on near.jsonl."""
+    return {"name": name, "job": {"data": str(folder / "near.jsonl")}, **tables}
+
+
+def mixed(folder: Path, name: str) -> dict[str, Any]:
+    """A variant that is trained on both files, as much on one as on the other."""
+    far = {"path": str(folder / "far.jsonl"), "columns": FAR}
+    data = {"sources": [{"path": str(folder / "near.jsonl")}, far]}
+    return {"name": name, "data": data, "mixture": {"rule": "equal"}}
 
 
 def tiny(name: str, section: EncoderSection) -> DualEncoder:
@@ -69,12 +72,8 @@ def settings_of(kind: str, folder: Path, **tables: Any) -> TrainSweepSettings:
     """A sweep over two data sets or two models with two seeds on two tasks, under these further tables."""
     variants: dict[str, list[dict[str, Any]]] = {
         "data": [
-            {"name": "near", "job": {"data": str(folder / "near.jsonl")}},
-            {
-                "name": "far",
-                "job": {"data": str(folder / "far.jsonl")},
-                "data": {"columns": {"query": "question", "positive": "answer"}},
-            },
+            near(folder),
+            {"name": "far", "job": {"data": str(folder / "far.jsonl")}, "data": {"columns": FAR}},
         ],
         "models": [{"name": "small", "job": {"model": "small"}}, {"name": "large", "job": {"model": "tiny"}}],
     }
@@ -83,12 +82,7 @@ def settings_of(kind: str, folder: Path, **tables: Any) -> TrainSweepSettings:
         "sweep": {"verb": "train", "out": str(folder / "out"), "seeds": [0, 1]},
         "job": {"model": "tiny"} if kind == "data" else {"data": str(folder / "near.jsonl")},
         "tasks": [
-            {
-                "kind": "retrieval",
-                "name": "asked",
-                "data": str(folder / "asked.jsonl"),
-                "corpus": str(folder / "corpus.jsonl"),
-            },
+            retrieval_task(folder, "asked"),
             {"kind": "triplets", "data": str(folder / "listed.jsonl")},
         ],
         "variants": variants[kind],
@@ -103,13 +97,8 @@ def settings_of(kind: str, folder: Path, **tables: Any) -> TrainSweepSettings:
 
 def brief(folder: Path, **tables: Any) -> TrainSweepSettings:
     """One seed and one task, unless the tables say otherwise."""
-    task = {
-        "kind": "retrieval",
-        "name": "asked",
-        "data": str(folder / "asked.jsonl"),
-        "corpus": str(folder / "corpus.jsonl"),
-    }
-    return settings_of("data", folder, **{"sweep": {"seeds": [0]}, "tasks": [task], **tables})
+    usual: dict[str, Any] = {"sweep": {"seeds": [0]}, "tasks": [retrieval_task(folder, "asked")]}
+    return settings_of("data", folder, **{**usual, **tables})
 
 
 def run(settings: TrainSweepSettings, *, resume: bool = False, notes: list[str] | None = None) -> SweepResult:

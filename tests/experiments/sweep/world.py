@@ -1,6 +1,5 @@
 """Small sweeps: a tiny model with its store, tasks of two kinds, and probes."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,22 @@ from adiabat.experiments.sweep import sweep
 from adiabat.models.towers import DualEncoder
 from adiabat.results.sweep_result import SweepResult
 from tests.adiabatic.problem import problem_model, write_problem
+from tests.commands import lines
 
 LANGUAGES = ("de", "en")
 LABELS = ("entailment", "neutral", "contradiction")
 QUERIES, DOCUMENTS, PAIRS = 40, 30, 18
+SHORT = {"batches_per_epoch": 4, "max_epochs": 2}
 
 
 def write_world(folder: Path) -> None:
     """Everything that a sweep reads."""
     write_problem(folder, queries=QUERIES, documents=DOCUMENTS)
     kinds = ["paper", "note", "memo"]
-    lines(
-        folder / "corpus.jsonl",
-        [{"_id": f"d{n}", "text": f"{kinds[n % 3]} {n * n}"} for n in range(DOCUMENTS)],
-    )
-    lines(
-        folder / "test.jsonl",
-        [{"query": f"which {kinds[n % 3]} is {n * n}", "pos": [f"d{n}"]} for n in range(20)],
-    )
+    texts = [f"{kinds[n % 3]} {n * n}" for n in range(DOCUMENTS)]
+    lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": text} for n, text in enumerate(texts)])
+    asked = [{"query": f"which {kinds[n % 3]} is {n * n}", "pos": [f"d{n}"]} for n in range(20)]
+    lines(folder / "test.jsonl", asked)
     pairs = [
         {
             "label": LABELS[n % 3],
@@ -39,14 +36,7 @@ def write_world(folder: Path) -> None:
         for n in range(PAIRS)
     ]
     lines(folder / "grid.jsonl", pairs)
-    (folder / "probes.txt").write_text(
-        "".join(f"a probe of {n} words\n" for n in range(25)), encoding="utf-8"
-    )
-
-
-def lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write JSON lines."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    lines(folder / "probes.txt", [f"a probe of {n} words" for n in range(25)])
 
 
 def settings_of(folder: Path, **tables: Any) -> TuneSweepSettings:
@@ -60,21 +50,10 @@ def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
         "sweep": {"out": str(folder / "out"), "seeds": [0]},
         "job": {"model": "tiny", "store": str(folder / "store"), "data": str(folder / "triplets.jsonl")},
         "data": {"validation_fraction": 0.3},
-        "tune": {
-            "loss": {"margin": 0.3},
-            "batch_size": 5,
-            "batches_per_epoch": 4,
-            "max_epochs": 2,
-            "keep": "last",
-        },
+        "tune": {"loss": {"margin": 0.3}, "batch_size": 5, "keep": "last", **SHORT},
         "grid": {"tune": {"learning_rate": [1e-4, 3e-3]}},
         "tasks": [
-            {
-                "kind": "retrieval",
-                "name": "test",
-                "data": str(folder / "test.jsonl"),
-                "corpus": str(folder / "corpus.jsonl"),
-            },
+            retrieval_task(folder, "test"),
             {"kind": "nli_grid", "name": "grid", "data": str(folder / "grid.jsonl")},
         ],
         "measure": {"resamples": 100},
@@ -87,6 +66,12 @@ def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
         key: value for key, value in usual["tune"].items() if key not in usual["grid"].get("tune", {})
     }
     return usual
+
+
+def retrieval_task(folder: Path, name: str) -> dict[str, str]:
+    """The task of the file NAME.jsonl over the documents of corpus.jsonl."""
+    data, corpus = str(folder / f"{name}.jsonl"), str(folder / "corpus.jsonl")
+    return {"kind": "retrieval", "name": name, "data": data, "corpus": corpus}
 
 
 def load(name: str, section: EncoderSection) -> DualEncoder:

@@ -14,19 +14,12 @@ from adiabat.experiments import trials as engines
 from adiabat.models.towers import DualEncoder
 from adiabat.results.sweep_result import SweepResult
 from tests.experiments.sweep.world import load as world_load
-from tests.experiments.sweep.world import run, settings_of, write_world
+from tests.experiments.sweep.world import run, settings_of
 
 
 @pytest.fixture(autouse=True)
 def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_module, "write_report", lambda result, folder: None)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Path:
-    """What a sweep reads."""
-    write_world(tmp_path)
-    return tmp_path
 
 
 def numbers(result: SweepResult) -> list[tuple[Any, ...]]:
@@ -35,15 +28,6 @@ def numbers(result: SweepResult) -> list[tuple[Any, ...]]:
         (one.name, one.status, one.steps, one.validation_errors, [asdict(task.main) for task in one.tasks])
         for one in result.runs
     ]
-
-
-def test_a_run_that_diverges_is_kept_as_failed_and_the_others_go_on(world: Path) -> None:
-    grid = {"tune": {"learning_rate": [1e30, 3e-3]}}
-    found = run(settings_of(world, grid=grid))
-    assert [one.status for one in found.runs] == ["failed", "done"]
-    assert "must be" in found.runs[0].reason
-    # The folder of its checkpoints is gone.
-    assert str(world) not in found.runs[0].reason
 
 
 @pytest.mark.real  # A cluster of two processes takes longer to start than all other sweeps to run.
@@ -76,8 +60,5 @@ def test_a_missing_ray_is_told_with_the_line_that_installs_it(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(
-        MissingDependencyError,
-        match=r"sweep.engine = ray needs the package ray; install it with: pip install 'adiabat\[ray\]'",
-    ):
+    with pytest.raises(MissingDependencyError, match=r"sweep.engine = ray .*pip install 'adiabat\[ray\]'"):
         engines._ray("sweep.engine")

@@ -16,7 +16,7 @@ from adiabat.results.record import read_result
 from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.run_config import Job
 from tests.adiabatic.problem import problem_model
-from tests.experiments.sweep.world import load, run, settings_of, write_world
+from tests.experiments.sweep.world import load, run, settings_of
 from tests.jobs import weights_of
 
 TOWERS: list[dict[str, Any]] = [{"name": "query"}, {"name": "both", "towers": "both"}]
@@ -24,12 +24,6 @@ ALL = {"negatives": {"per_query": 3}}
 """As many as are listed: of more, tune validates the loss on the first, and train on those of the lowest
 hash."""
 GRID = {"tune": {"learning_rate": [3e-3]}}
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Path:
-    write_world(tmp_path)
-    return tmp_path
 
 
 def record_at(folder: Path) -> TrainingRecord:
@@ -55,11 +49,8 @@ def test_both_towers_are_measured_beside_the_query_tower_alone(world: Path) -> N
     (folder,) = (path for path in (world / "out" / "runs").iterdir() if path.name.startswith("both"))
     job = Job(folder)
     told = tomllib.loads(job.config.read_text(encoding="utf-8"))
-    assert (told["towers"]["kind"], told["train"]["keep"], told["train"]["loss"]["kind"]) == (
-        "asymmetric",
-        "last",
-        "triplet",
-    )
+    kinds = (told["towers"]["kind"], told["train"]["keep"], told["train"]["loss"]["kind"])
+    assert kinds == ("asymmetric", "last", "triplet")
     tuned, start = load(str(job.folder), settings.encoder), problem_model()
     assert weights_of(tuned.document) != weights_of(start.document)
     assert weights_of(tuned.document) != weights_of(tuned.query)

@@ -1,4 +1,6 @@
-"""Rows of a sweep: whole or not at all, equal when read back, and of use to anyone's tools."""
+"""Rows of a sweep: whole or not at all, equal when read back, and of use to anyone's tools; and records of
+the models that its runs start from.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import DataError, JobError
-from adiabat.experiments.sweep_trials import rows_at
+from adiabat.experiments.sweep_trials import StartRecord, read_starts, rows_at, step_seconds, write_starts
 from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.rate_search_result import Drift
-from adiabat.results.sweep_result import SweepRun, TaskOutcome
+from adiabat.results.sweep_result import Speed, SweepRun, TaskOutcome
 from adiabat.results.training_record import LayerChange
 
 CHANGE = Change(
@@ -87,3 +89,29 @@ def test_a_folder_that_cannot_be_written_keeps_the_rows_that_were_there(tmp_path
     with pytest.raises(DataError, match="must be writable"):
         rows.add(DONE)
     assert "rate=2" not in rows
+
+
+def test_records_come_back_as_they_were_and_a_damaged_file_holds_none(tmp_path: Path) -> None:
+    records = {
+        "small, untrained": StartRecord("small", 10, Speed(3.0, 2.0, 4.0, 8, 3)),
+        "untrained": StartRecord("tiny", 20),
+    }
+    write_starts(records, tmp_path)
+    assert read_starts(tmp_path) == records
+    (tmp_path / "starts.json").write_text('{"untrained": {"model": 3}}', encoding="utf-8")
+    assert read_starts(tmp_path) == {}
+    assert read_starts(tmp_path / "nowhere") == {}
+
+
+def test_the_time_of_a_step_is_the_median_without_validations() -> None:
+    log = [
+        {"step": 0, "seconds": 9.0, "validation_loss": 1.0},
+        {"step": 2, "seconds": 10.0, "loss": 1.0},
+        {"step": 4, "seconds": 12.0, "loss": 1.0},
+        {"step": 4, "seconds": 90.0, "validation_loss": 1.0},
+        {"step": 6, "seconds": 93.0, "loss": 1.0},
+    ]
+    assert step_seconds(log) == 1.0
+    assert step_seconds(log[:2]) == 0.5
+    assert step_seconds(log[1:2]) is None
+    assert step_seconds([]) is None
