@@ -32,24 +32,28 @@ def known_pace() -> None:
     """It is measured here."""
 
 
-def slow(monkeypatch: pytest.MonkeyPatch, *, step: float, validation: float) -> None:
-    """Make each step and each validation query take this long on the clock of the measurement, and nothing
-    else.
-    """
-    now = [0.0]
-    loss, validate = StoredDocuments.loss, StoredDocuments.validate
+class Clock:
+    """A clock on which only steps and validation queries take time, `pace` times what they are said to."""
 
-    def slow_loss(self: StoredDocuments, number: int) -> Any:
-        now[0] += step
-        return loss(self, number)
+    def __init__(self, patch: pytest.MonkeyPatch, *, step: float, validation: float, stop: int = 0) -> None:
+        """Ctrl-C is sent during the step `stop`."""
+        self.now, self.pace, self.taken = 0.0, 1.0, 0
+        loss, validate = StoredDocuments.loss, StoredDocuments.validate
 
-    def slow_validate(self: StoredDocuments) -> Any:
-        now[0] += validation * len(self.validation)
-        return validate(self)
+        def timed_loss(objective: StoredDocuments, number: int) -> Any:
+            self.now += step * self.pace
+            self.taken += 1
+            if self.taken == stop:
+                os.kill(os.getpid(), signal.SIGINT)
+            return loss(objective, number)
 
-    monkeypatch.setattr(StoredDocuments, "loss", slow_loss)
-    monkeypatch.setattr(StoredDocuments, "validate", slow_validate)
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+        def timed_validate(objective: StoredDocuments) -> Any:
+            self.now += validation * len(objective.validation) * self.pace
+            return validate(objective)
+
+        patch.setattr(StoredDocuments, "loss", timed_loss)
+        patch.setattr(StoredDocuments, "validate", timed_validate)
+        patch.setattr(module.time, "monotonic", lambda: self.now)
 
 
 def test_a_run_takes_its_steps_and_a_validation_before_the_first_and_after_each_epoch() -> None:
@@ -67,9 +71,7 @@ def test_a_run_takes_its_steps_and_a_validation_before_the_first_and_after_each_
 @pytest.mark.parametrize(
     ("guard", "may_stop"), [({"limit": 0.5}, True), ({"limit": 0.5, "action": "back"}, False), ({}, False)]
 )
-def test_the_least_time_is_no_bound_where_the_guard_may_stop_the_run(
-    guard: dict[str, Any], may_stop: bool
-) -> None:
+def test_the_least_time_is_no_bound_where_a_guard_may_stop(guard: dict[str, Any], may_stop: bool) -> None:
     settings = checked(TuneSettings, {"tune": {"learning_rate": 1e-6}, "guard": guard})
     told = module.time_at(module.Pace(0.5, 3.0, 1.0, "CPU"), settings).summary()
     assert ("if nothing improves, or less if the drift limit stops the run, at most" in told) == may_stop
@@ -89,14 +91,12 @@ def test_steps_follow_from_the_stop_rule(tmp_path: Path, tune: dict[str, Any], l
     assert ("at least" in expected.summary()) == (least < most)
 
 
-def test_times_are_measured_on_a_sample_and_extrapolated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_of_a_sample_are_extrapolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = write_problem(tmp_path, queries=600, documents=700).context()
     settings = settings_of(tune={"batches_per_epoch": 100}, data={"validation_fraction": 0.5})
     validated = len(context.examples(settings.data)[1])
     assert validated > 2 * TIMED_QUERIES
-    slow(monkeypatch, step=0.25, validation=0.01)
+    Clock(monkeypatch, step=0.25, validation=0.01)
     expected = expected_time(context, settings)
     assert expected.step_seconds == pytest.approx(0.25)
     assert expected.validation_seconds == pytest.approx(0.01 * validated)
@@ -112,7 +112,7 @@ def test_a_search_takes_the_runs_that_rates_a_factor_apart_are_worth(
     del table["tune"]["learning_rate"]
     table["guard"] = {"probes": str(probes), "depth": 5, "limit": 0.5}
     table["rate_search"] = {"low": 1e-6, "high": 1e-4, "count": 3, "steps": 40, "checks": 4, "seeds": 2}
-    slow(monkeypatch, step=0.25, validation=0.01)
+    Clock(monkeypatch, step=0.25, validation=0.01)
     expected = expected_time(problem.context(), checked(TuneSettings, table))
     # Rates a factor of 10 apart: 10 / 9 runs of 40 steps for each of two seeds.
     assert expected.search_seconds == pytest.approx(2 * 10 / 9 * 40 * 0.25)
@@ -176,52 +176,32 @@ def seconds_of_a_job(
     slower: float = 1.0,
     stop: int = 0,
 ) -> float:
-    """Tune on a clock of its own, where only steps of 0.5 s, validations, loading and the end take time,
-    `slower` once it was measured.
-
-    Ctrl-C is sent during the step `stop`. Returns the seconds from the start of the process to the written
-    page.
+    """Tune on a clock where steps of 0.5 s, validations, loading and the end take time, `slower` once it was
+    measured; returns the seconds from the start of the process to the written page.
     """
-    now, pace, taken = [0.0], [1.0], [0]
-    loss, validate = StoredDocuments.loss, StoredDocuments.validate
     open_job, finish_run = tune_module.open_job, tune_module.finish_run
-
-    def timed_loss(self: StoredDocuments, number: int) -> Any:
-        now[0] += 0.5 * pace[0]
-        taken[0] += 1
-        if taken[0] == stop:
-            os.kill(os.getpid(), signal.SIGINT)
-        return loss(self, number)
-
-    def timed_validate(self: StoredDocuments) -> Any:
-        now[0] += 0.02 * len(self.validation) * pace[0]
-        return validate(self)
-
-    def measured(*args: Any, **options: Any) -> Any:
-        pace[0] = slower
-        return open_job(*args, **options)
-
-    def finish(*args: Any, **options: Any) -> Any:
-        now[0] += WRITING_THE_PAGE * pace[0]
-        return finish_run(*args, **options)
-
     with monkeypatch.context() as patched:
-        patched.setattr(StoredDocuments, "loss", timed_loss)
-        patched.setattr(StoredDocuments, "validate", timed_validate)
+        clock = Clock(patched, step=0.5, validation=0.02, stop=stop)
+
+        def measured(*args: Any, **options: Any) -> Any:
+            clock.pace = slower
+            return open_job(*args, **options)
+
+        def finish(*args: Any, **options: Any) -> Any:
+            clock.now += WRITING_THE_PAGE * clock.pace
+            return finish_run(*args, **options)
+
         patched.setattr(tune_module, "open_job", measured)
         patched.setattr(tune_module, "finish_run", finish)
-        patched.setattr(module.time, "monotonic", lambda: now[0])
-        options: Any = {"settings": settings, "resume": out.exists(), "started": now[0] - LOADING}
         with suppress(InterruptionError):
-            tuned(problem.context(), out, **options)
-    return LOADING + now[0]
+            tuned(problem.context(), out, settings=settings, resume=out.exists(), started=-LOADING)
+    return LOADING + clock.now
 
 
 def within_a_limit(folder: Path, seconds: float) -> TuneSettings:
     """The quick recipe without any other bound than a time limit."""
-    table = quick(folder, budget_seconds=seconds, max_epochs=1000, idle_epochs=1000).model_dump(
-        exclude_unset=True
-    )
+    settings = quick(folder, budget_seconds=seconds, max_epochs=1000, idle_epochs=1000)
+    table = settings.model_dump(exclude_unset=True)
     table["rate_search"]["steps"] = 1000
     return checked(TuneSettings, table)
 

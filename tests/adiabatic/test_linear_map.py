@@ -104,9 +104,7 @@ def test_queries_that_are_right_already_stay_where_they_are(make_store: MakeStor
     assert np.array_equal(found.vectors, documents)
 
 
-def test_no_query_is_mapped_by_its_own_answers(
-    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_query_is_mapped_by_its_answers(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear_map, "PULLS", (0.3,))
     documents, queries, positives = drawn()
     folds = np.arange(QUERIES) % 5
@@ -161,9 +159,7 @@ def test_a_sample_of_a_large_store_stands_for_all_of_it(make_store: MakeStore) -
         (np.array([0, 0, 1, 1, 2, 2, 3, 3]), 5, None),
     ],
 )
-def test_folds_keep_clusters_whole_or_are_refused(
-    clusters: np.ndarray, folds: int, sizes: list[int] | None
-) -> None:
+def test_folds_keep_clusters_whole_or_fail(clusters: np.ndarray, folds: int, sizes: list[int] | None) -> None:
     found = folds_of(clusters, folds, seed=0)
     assert (found is None) == (sizes is None)
     if found is not None:

@@ -78,7 +78,7 @@ def test_listed_negatives_are_the_first_of_the_list(store: Store) -> None:
     assert lists(choose(np.array([1, 0, 1]), 7, NO_QUERIES)) == [[4], [5], [4]]
 
 
-def test_a_short_list_is_gone_through_again_for_triplets_and_stays_short_for_the_softmax(
+def test_a_short_list_is_repeated_for_triplets_and_stays_short_for_the_softmax(
     store: Store,
 ) -> None:
     """Every query weighs the same in triplets; negatives of the softmax serve every query."""
@@ -124,9 +124,7 @@ def test_random_negatives_never_hit_a_known_positive_and_never_repeat(store: Sto
 
 
 @pytest.mark.parametrize("known", [[0], [5], [1, 3], [3, 1, 3], [0, 5], []])
-def test_random_negatives_are_uniform_over_all_sets_of_the_other_documents(
-    store: Store, known: list[int]
-) -> None:
+def test_random_negatives_are_uniform_over_sets_of_other_documents(store: Store, known: list[int]) -> None:
     examples = addressed([known] * 10)
     wanted = 2
     counts: Counter[tuple[int, ...]] = Counter()
@@ -208,9 +206,7 @@ def test_a_store_that_is_too_small_is_refused(store: Store, source: str) -> None
 
 
 @pytest.mark.parametrize("source", ["random", "hardest"])
-def test_the_answers_of_the_same_question_in_other_rows_are_never_negatives(
-    store: Store, source: Any
-) -> None:
+def test_answers_of_the_same_question_in_other_rows_are_never_negatives(store: Store, source: Any) -> None:
     examples = addressed([[0], [1], [2]], answers=[[0, 1, 2], [0, 1, 2], [2, 5]])
     choose = negative_chooser(section(negatives=source, per_query=3), examples, store, seed=0)
     # Each query stands where a document of another row does.

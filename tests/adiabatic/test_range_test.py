@@ -122,9 +122,7 @@ def test_the_run_goes_on_from_the_trial_of_its_rate(
 
 
 @pytest.mark.parametrize("action", ["stop", "soften"])
-def test_the_limit_ends_a_trial_whatever_the_run_does_beyond_it(
-    problem: Problem, tmp_path: Path, action: str
-) -> None:
+def test_the_limit_ends_a_trial_whatever_the_action(problem: Problem, tmp_path: Path, action: str) -> None:
     # Drift after 4 and 8 steps: 0.2445 and 0.4421 at 1e-2, 0.1971 and 0.1082 at 1e-3, 0.0277 and 0.0236 at
     # 1e-4. 1e-3 has the lowest loss.
     tables = quick(tmp_path, limit=0.15).model_dump(exclude_unset=True)

@@ -269,9 +269,7 @@ def test_a_search_goes_on_with_the_same_probes_alone(
         search(problem, tmp_path / "search", settings, resume=True)
 
 
-def test_a_job_whose_description_is_older_than_the_digests_of_probes_goes_on(
-    problem: Problem, tmp_path: Path
-) -> None:
+def test_a_job_of_before_digests_of_probes_goes_on(problem: Problem, tmp_path: Path) -> None:
     settings = searched(problem, rate=1e-3)
     whole = run(problem, tmp_path / "job", settings)
     forget(Job(tmp_path / "job"), "job.probes", "job.probed_vectors")

@@ -10,15 +10,11 @@ from adiabat.adiabatic.fixed_steps import FixedSteps
 from adiabat.core.errors import InterruptionError
 from adiabat.experiments.rate_trials import RateTrials
 from adiabat.training.loop import Loop
-from tests.adiabatic.problem import Problem, quick, run, write_problem
+from tests.adiabatic.problem import Problem, quick, run
 from tests.adiabatic.test_range_test import counted_steps, trials_of
+from tests.adiabatic.test_range_test import problem as problem
 from tests.jobs import everything
 from tests.training.emulated_graphs import recording
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    return write_problem(tmp_path_factory.mktemp("problem"), queries=120)
 
 
 @pytest.fixture(autouse=True)

@@ -267,9 +267,7 @@ def test_a_rehearsal_adds_its_distance_to_the_loss(problem: Problem) -> None:
         assert float((held.loss(step) - free.loss(step)).detach()) == pytest.approx(float(added), rel=1e-4)
 
 
-def test_a_rehearsal_holds_texts_that_are_not_its_own_too(
-    problem: Problem, plain: Path, tmp_path: Path
-) -> None:
+def test_a_rehearsal_holds_other_texts_too(problem: Problem, plain: Path, tmp_path: Path) -> None:
     run(problem, tmp_path / "held", fast(problem, rehearsal={"weight": 5.0}))
     assert turns_of(tmp_path / "held")[-1] < 0.8 * turns_of(plain)[-1]
 
@@ -298,9 +296,7 @@ def test_rehearsed_texts_are_read_and_embedded_once(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_weights_between_are_on_the_line_and_its_ends_exact(
-    problem: Problem, plain: Path, share: float
-) -> None:
+def test_weights_between_lie_on_a_line_with_exact_ends(problem: Problem, plain: Path, share: float) -> None:
     tuned, start = query_of(plain), problem.fresh().query
     between = dict(interpolated(tuned, start, share).named_parameters())
     before, after = dict(start.named_parameters()), dict(tuned.named_parameters())
@@ -339,9 +335,7 @@ def moved(layers: list[LayerChange]) -> float:
 
 
 @pytest.mark.parametrize("method", [{"kind": "full"}, {"kind": "bias"}, {"kind": "lora", "rank": 2}], ids=str)
-def test_a_job_is_softened_once_it_has_ended(
-    problem: Problem, tmp_path: Path, method: dict[str, Any]
-) -> None:
+def test_a_job_is_softened_at_its_end(problem: Problem, tmp_path: Path, method: dict[str, Any]) -> None:
     extra: dict[str, Any] = {"method": method, "freeze": []}
     run(problem, tmp_path / "free", fast(problem, **extra))
     most = 0.5 * turns_of(tmp_path / "free")[-1]

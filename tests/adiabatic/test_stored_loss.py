@@ -123,9 +123,7 @@ def test_the_triplet_loss_of_a_step_equals_plain_loops(store: Store, distance: s
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_the_triplet_loss_and_its_gradient_equal_those_of_sentence_transformers(
-    store: Store, distance: str
-) -> None:
+def test_triplet_loss_and_gradient_equal_those_of_sentence_transformers(store: Store, distance: str) -> None:
     objective = objective_for(store, distance=distance, margin=0.4)
     metric = getattr(TripletDistanceMetric, distance.upper())
     peer = TripletLoss(nn.Identity(), distance_metric=metric, triplet_margin=0.4)  # type: ignore[arg-type]
@@ -254,9 +252,7 @@ def test_the_validation_loss_does_not_depend_on_the_order_of_the_queries(store: 
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 5])
-def test_the_validation_loss_for_the_softmax_is_over_batches_of_the_training_size(
-    store: Store, wanted: int
-) -> None:
+def test_validation_loss_of_the_softmax_is_over_batches_of_training_size(store: Store, wanted: int) -> None:
     objective = objective_for(store, loss="in_batch_softmax", temperature=0.3, per_query=wanted)
     queries, expected = validation_vectors(objective), 0.0
     for rows, weight in validation_rows():
@@ -314,9 +310,7 @@ def modes(encoder: Encoder) -> list[bool]:
 
 
 @pytest.mark.parametrize("dropout", [False, True])
-def test_validation_is_without_dropout_and_leaves_every_module_in_its_mode(
-    store: Store, dropout: bool
-) -> None:
+def test_validation_is_without_dropout_and_leaves_modules_in_their_mode(store: Store, dropout: bool) -> None:
     objective = objective_for(store)
     quiet = objective.validate()
     objective.encoder.train(dropout)

@@ -105,9 +105,7 @@ def test_a_loss_that_is_not_a_number_is_named_where_the_loop_looks_and_reaches_n
     assert [row["step"] for row in log_of(tmp_path / "job")] == [0, 4, 4]
 
 
-def test_a_run_that_goes_back_begins_anew_with_the_optimizer_of_its_graphs(
-    problem: Problem, tmp_path: Path
-) -> None:
+def test_a_run_that_goes_back_keeps_the_optimizer_of_its_graphs(problem: Problem, tmp_path: Path) -> None:
     probes = str(problem.store.parent / "probes.txt")
     guard = {"probes": probes, "depth": 10, "limit": 1e-4, "action": "back"}
     table = settings_of(tune={"learning_rate": 1e-3, "optimizer": "adamax"}).model_dump() | {"guard": guard}

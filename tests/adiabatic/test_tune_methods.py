@@ -35,9 +35,7 @@ def embedded(tower: Encoder) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["lora", "bias"])
-def test_only_the_part_is_tuned_and_the_start_embeds_as_before(
-    problem: Problem, tmp_path: Path, name: str
-) -> None:
+def test_only_a_part_is_tuned_and_the_start_is_unchanged(problem: Problem, tmp_path: Path, name: str) -> None:
     tower = begun(problem, tmp_path / "job", method(name)).objective.encoder
     wanted = "lora_" if name == "lora" else "bias"
     trained = [key for key, weights in tower.named_parameters() if weights.requires_grad]

@@ -77,7 +77,7 @@ def test_what_does_not_fit_a_recipe_is_refused(assignment: str, told: str) -> No
         read_settings(TuneSettings, None, ["tune.recipe=quick", assignment])
 
 
-def test_the_usual_recipe_is_taken_where_nothing_stated_chooses_a_regime(
+def test_the_usual_recipe_is_taken_where_no_setting_is_of_a_regime(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in RECIPES:
@@ -100,9 +100,7 @@ def test_the_usual_recipe_is_taken_where_nothing_stated_chooses_a_regime(
         ({"max_epochs": 5, "learning_rate": 2e-6}, {"seed": 3}),
     ],
 )
-def test_keywords_go_before_the_recipe_of_a_settings_object(
-    stated: dict[str, Any], options: dict[str, Any]
-) -> None:
+def test_keywords_go_before_the_recipe_of_settings(stated: dict[str, Any], options: dict[str, Any]) -> None:
     base = {"tune": {"recipe": "quick", **stated}}
     forms = (checked(TuneSettings, base), base)
     of_object, of_tables = (

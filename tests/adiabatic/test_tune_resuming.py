@@ -39,9 +39,7 @@ def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem
         assert everything(tmp_path / moment) == expected
 
 
-def test_a_job_of_before_settings_existed_goes_on_as_one_that_never_stopped(
-    problem: Problem, tmp_path: Path
-) -> None:
+def test_a_job_of_before_settings_existed_ends_as_a_whole_one(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "whole", settings_of(tune={"max_epochs": 2}))
     run(problem, tmp_path / "old", settings_of(tune={"max_epochs": 1}))
     forget(Job(tmp_path / "old"), "tune.keep", "tune.schedule")
@@ -98,9 +96,7 @@ def test_a_setting_left_out_when_resuming_is_named_before_the_data_are_read(
         run(own, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
 
 
-def test_a_job_goes_on_wherever_its_inputs_lie_but_not_with_another_prompt(
-    problem: Problem, tmp_path: Path
-) -> None:
+def test_a_job_goes_on_wherever_inputs_lie_and_with_no_other_prompt(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
     moved = replace(problem, data=tmp_path / problem.data.name)
     moved.data.write_bytes(problem.data.read_bytes())

@@ -191,9 +191,7 @@ def lists(examples: AddressedSet) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "distance"])
-def test_queries_without_negatives_get_the_hardest_for_the_untuned_tower(
-    store: Store, similarity: Any
-) -> None:
+def test_queries_without_negatives_get_the_hardest_for_the_tower(store: Store, similarity: Any) -> None:
     tower = tiny_encoder(width=16, settings=EncoderSettings(max_tokens=64, normalize=False))
     validation = addressed([[3], [4, 5], [6]], [[], [7], []])
     found = with_negatives(validation, store, tower, similarity=similarity)

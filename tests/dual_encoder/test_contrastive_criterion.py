@@ -77,7 +77,7 @@ def test_a_setting_is_the_loss_that_it_says(name: str, tile: int | None) -> None
 
 
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_where_none_is_said(
+def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_by_default(
     distance: Any,
 ) -> None:
     pairs = replace(batch(shared=False), rows=slice(2, 5))
@@ -115,7 +115,7 @@ MANY = [
 
 
 @pytest.mark.parametrize("settings", [*MANY, {"loss": {"guide": "self"}}], ids=str)
-def test_the_loss_over_widths_is_the_mean_over_the_first_numbers_and_the_whole(
+def test_the_loss_over_widths_is_the_mean_over_first_numbers_and_the_whole(
     settings: dict[str, Any],
 ) -> None:
     pairs, losses = batch(), []

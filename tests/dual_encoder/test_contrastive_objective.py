@@ -270,9 +270,7 @@ def step_with(memory: dict[str, Any], settings: dict[str, Any]) -> tuple[float, 
 
 @pytest.mark.parametrize("name", EVERY_LOSS)
 @pytest.mark.parametrize("tokens", [None, 60])
-def test_gradient_caching_checkpointing_and_tiles_change_nothing_under_dropout(
-    name: str, tokens: int | None
-) -> None:
+def test_caching_checkpointing_and_tiles_change_nothing_under_dropout(name: str, tokens: int | None) -> None:
     cut = {} if tokens is None else {"chunk_tokens": tokens}
     tiled = {} if is_triplet(EVERY_LOSS[name]) else {"loss_tile": 2}
     plain_loss, wanted = step_with(cut, EVERY_LOSS[name])

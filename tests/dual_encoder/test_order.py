@@ -206,9 +206,7 @@ def test_pairs_without_a_tag_are_told_by_whether_there_are_topics(tmp_path: Path
 
 
 @pytest.mark.parametrize("exhausted", ["drop", "cycle"])
-def test_what_was_drawn_of_each_source_is_told_beside_what_was_asked_for(
-    tmp_path: Path, exhausted: str
-) -> None:
+def test_shares_drawn_of_each_source_are_told_beside_those_asked_for(tmp_path: Path, exhausted: str) -> None:
     mixture = {"rule": "equal", "exhausted": exhausted}
     settings = settings_for(tmp_path, mixture=mixture, batches={"no_duplicates": True})
     pairs = pairs_of(settings)

@@ -211,7 +211,7 @@ def test_adding_data_moves_no_query_to_the_other_side(data: Path) -> None:
     assert not after & trained
 
 
-def test_no_more_than_the_limit_are_held_out_and_a_share_that_leaves_a_side_empty_is_refused(
+def test_no_more_than_the_limit_are_held_out_and_no_share_leaves_a_side_empty(
     data: Path,
 ) -> None:
     _, validation = read_pairs(str(data), data_section(validation_fraction=0.9, max_validation=3))

@@ -127,9 +127,7 @@ def test_what_a_killed_process_left_is_cleared_after_a_day_and_not_before(here: 
     assert [folder.name for folder in (here / "cache").glob(".making-*")] == [".making-new"]
 
 
-def test_two_processes_that_read_at_once_end_with_one_folder(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_reading_at_once_make_one_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = reading.stream_examples
     inner: list[PairSet] = []
 
@@ -143,7 +141,7 @@ def test_two_processes_that_read_at_once_end_with_one_folder(
     assert len(list((here / "cache").iterdir())) == 1
 
 
-def test_the_cache_is_where_it_is_asked_for_or_where_the_user_keeps_caches(
+def test_the_cache_is_where_it_is_asked_for_or_where_caches_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert cache_folder("here") == Path("here")

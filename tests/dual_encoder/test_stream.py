@@ -59,9 +59,7 @@ def rows(count: int, **more: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("exhausted", ["drop", "cycle"])
 @pytest.mark.parametrize("shard", [20, 300])
-def test_each_shard_is_trained_on_once_and_holds_what_its_row_says(
-    tmp_path: Path, shard: int, exhausted: str
-) -> None:
+def test_each_shard_is_trained_on_once_as_its_row_says(tmp_path: Path, shard: int, exhausted: str) -> None:
     data, mixture = {"stream": {"shard_size": shard}}, {"exhausted": exhausted}
     objective = objective_of(stream_settings(tmp_path, tmp_path / "job", data=data, mixture=mixture))
     drawn = [Counter(queries(objective, step)) for step in range(40)]

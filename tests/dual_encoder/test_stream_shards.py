@@ -96,9 +96,7 @@ def test_quotas_add_up_to_the_weights_of_all_shards_together() -> None:
     ("sizes", "size"),
     [([12, 24, 48], 20), ([5, 100, 7], 30), ([9, 9], 9), ([3], 10), ([40], 7), ([10, 20], 20)],
 )
-def test_shards_are_those_of_a_plain_loop(
-    tmp_path: Path, sizes: list[int], size: int, exhausted: Exhausted
-) -> None:
+def test_shards_are_those_of_loops(tmp_path: Path, sizes: list[int], size: int, exhausted: Exhausted) -> None:
     sources = sources_of(tmp_path, sizes, size=size, exhausted=exhausted)
     quotas = [shard_quotas(number, size, sources.weights).tolist() for number in range(12)]
     assert [taken for taken, _ in shards(sources, 12)] == plain(sizes, quotas, exhausted)

@@ -40,9 +40,7 @@ def rows(*numbers: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("in_files", [False, True])
-def test_embeddings_are_those_of_the_tower_row_by_row_whoever_asked_for_them(
-    in_files: bool, tmp_path: Path
-) -> None:
+def test_embeddings_are_those_of_the_tower_whoever_asked_for_them(in_files: bool, tmp_path: Path) -> None:
     tower = model().query
     frozen = frozen_tower(tower)
     if in_files:

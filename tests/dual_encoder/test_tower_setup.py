@@ -129,9 +129,7 @@ def test_a_frozen_tower_trains_nothing_and_the_method_passes_it_by() -> None:
 
 
 @pytest.mark.parametrize("key", ["projection_width", "projection_start"])
-def test_a_frozen_side_gets_no_projection_and_the_other_one_comes_to_its_width(
-    tmp_path: Path, key: str
-) -> None:
+def test_a_frozen_side_gets_no_projection_and_the_other_its_width(tmp_path: Path, key: str) -> None:
     def towers(width: int) -> dict[str, Any]:
         start = {key: width} if key == "projection_width" else matrix(tmp_path / "layer.npy", 24, width)
         named = {"document_model": "tiny", "frozen": "document", **start}
@@ -293,9 +291,7 @@ WIDTHS = "train.matryoshka must hold widths below"
         (ModelError, {"load": damaged}, "got others in embeddings.word_embeddings.weight"),
     ],
 )
-def test_what_does_not_fit_a_model_is_refused(
-    error: type[AdiabatError], settings: dict[str, Any], said: str
-) -> None:
+def test_settings_beyond_a_model_fail(error: type[AdiabatError], settings: dict[str, Any], said: str) -> None:
     assert said in refused(error, **settings)
 
 

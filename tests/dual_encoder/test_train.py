@@ -74,9 +74,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_was_trained_loads_here_and_in_sentence_transformers(
-    problem: Problem, tmp_path: Path, way: str
-) -> None:
+def test_trained_models_load_in_sentence_transformers_too(problem: Problem, tmp_path: Path, way: str) -> None:
     tables = {**WAYS[way], "train": {"steps": 4, **WAYS[way].get("train", {})}}
     run(job_settings(problem, tmp_path / "job", **tables))
     found = load(tmp_path / "job" / "model")
@@ -217,21 +215,17 @@ def test_a_rate_that_is_far_too_high_ends_in_one_line(problem: Problem, tmp_path
 # --- What is refused before anything long begins ---
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no data, no place": (
-        {"job": {"data": None, "out": None}},
-        "2 faults: job.data must be given, got none; job.out must be given",
-    ),
-    "a pattern that is none": ({"train": {"freeze": ["blocks[a]"]}}, r"freeze must use blocks\[i\]"),
-    "a batch that is too large": ({"train": {"batch_size": 999}}, "train.batch_size must be at most the"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"job": {"data": None, "out": None}}, "2 faults: job.data must be given, .*; job.out must be given"),
+        ({"train": {"freeze": ["blocks[a]"]}}, r"freeze must use blocks\[i\]"),
+        ({"train": {"batch_size": 999}}, "train.batch_size must be at most the"),
+    ],
+)
 def test_what_is_wrong_is_told_before_a_model_is_loaded_and_leaves_nothing(
-    problem: Problem, tmp_path: Path, name: str
+    problem: Problem, tmp_path: Path, tables: dict[str, Any], said: str
 ) -> None:
-    tables, said = REFUSED[name]
     with pytest.raises(AdiabatError, match=said):
         run_training(never, job_settings(problem, tmp_path / "new", **tables))
     assert not (tmp_path / "new").exists()

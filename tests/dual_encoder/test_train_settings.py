@@ -142,9 +142,7 @@ def test_the_schedule_runs_over_the_whole_run_with_its_warm_up(
     assert {step: schedule.factor(step) for step in factors} == pytest.approx(factors)
 
 
-def test_matrices_decay_and_biases_norms_and_a_learned_temperature_do_not(
-    problem: Problem, tmp_path: Path
-) -> None:
+def test_matrices_alone_decay_not_biases_norms_or_a_temperature(problem: Problem, tmp_path: Path) -> None:
     train = {"loss": {"temperature": "learned"}, "weight_decay": 0.07}
     objective = prepared_objective(job_settings(problem, tmp_path / "job", train=train))
     groups = _loop(objective, Job(tmp_path / "job"), SILENT, seconds=None).optimizer.param_groups
@@ -165,9 +163,7 @@ def again(folder: Path, *changes: str) -> TrainSettings:
     return read_settings(TrainSettings, folder / "job" / "config.toml", changed)
 
 
-def test_the_configuration_of_a_job_is_a_run_that_gives_the_same_again(
-    problem: Problem, tmp_path: Path
-) -> None:
+def test_the_configuration_of_a_job_is_a_run_that_gives_the_same(problem: Problem, tmp_path: Path) -> None:
     run(job_settings(problem, tmp_path / "job", train={"freeze": ["embeddings"], "matryoshka": [4]}))
     run(again(tmp_path))
     assert everything(tmp_path / "again") == everything(tmp_path / "job")

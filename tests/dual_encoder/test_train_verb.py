@@ -77,9 +77,7 @@ def test_programs_get_the_whole_result(run: Run, tmp_path: Path) -> None:
     assert result["command"].startswith("adiabat train RUN.toml --out ")
 
 
-def test_a_dry_run_says_what_a_run_would_take_and_writes_nothing(
-    run: Run, world: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_says_what_a_run_takes_and_writes_nothing(run: Run, world: Path, tmp_path: Path) -> None:
     before = listing(world)
     said = run(*train("--dry-run", *setting("train.loss.temperature=0.1")))
     assert said.code == 0

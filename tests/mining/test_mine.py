@@ -135,9 +135,7 @@ def test_a_killed_run_goes_on_and_writes_the_same(
 
 
 @pytest.mark.parametrize("change", ["settings", "data", "corpus"])
-def test_what_was_begun_otherwise_is_begun_anew(
-    here: Here, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_other_runs_are_begun_anew(here: Here, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     kill(monkeypatch, blocks=2)
     with pytest.raises(KeyboardInterrupt):
         here()
