@@ -29,6 +29,8 @@ from tests.tiny import tiny_dual
 WIDTH = 16
 BLOCKS = 1
 """Two in tests with the fixture `two_blocks`."""
+FROZEN = {"kind": "asymmetric", "frozen": "document"}
+"""Towers of which the document tower stays."""
 Row = tuple[str, Sequence[str], Sequence[str]]
 """A query, what answers it, and what does not."""
 

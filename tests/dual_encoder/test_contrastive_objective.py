@@ -257,9 +257,8 @@ def step_with(memory: dict[str, Any], settings: dict[str, Any]) -> tuple[float, 
     learned = {} if is_triplet(settings) else {"temperature": {"kind": "learned", "value": T}}
     train, validation = both_sets()
     sets = (listing_negatives(train), validation) if is_triplet(settings) else (train, validation)
-    train = {**learned, **settings, "dropout": True}
-    towers = {"kind": "shared_projection"}
-    objective = objective_with(train, memory=memory, towers=towers, sets=sets)
+    regime, towers = {**learned, **settings, "dropout": True}, {"kind": "shared_projection"}
+    objective = objective_with(regime, memory=memory, towers=towers, sets=sets)
     torch.manual_seed(11)
     with objective.passing():
         loss = objective.loss(1)

@@ -21,7 +21,7 @@ from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.stream_shards import ROWS, read_rows
 from adiabat.dual_encoder.train_checks import require_ready
 from adiabat.results.training_record import TrainingRecord
-from tests.dual_encoder.problem import numbered_rows, pair_sets, settings_of, write_rows
+from tests.dual_encoder.problem import FROZEN, numbered_rows, pair_sets, settings_of, write_rows
 from tests.dual_encoder.problem import prepared_objective as objective_of
 from tests.dual_encoder.problem import run as run_job
 from tests.dual_encoder.streamed import stream_settings
@@ -202,9 +202,7 @@ def test_a_run_stops_behind_a_shard_whose_end_nobody_saw(tmp_path: Path) -> None
 
 
 def test_shards_that_no_checkpoint_needs_are_removed(tmp_path: Path) -> None:
-    frozen = {"kind": "asymmetric", "frozen": "document"}
-    settings = stream_settings(tmp_path, tmp_path / "job", run={"checkpoint_seconds": 1e-6}, towers=frozen)
-    run(settings)
+    run(stream_settings(tmp_path, tmp_path / "job", run={"checkpoint_seconds": 1e-6}, towers=FROZEN))
     # Those of the last checkpoint but one are needed until the last one is whole.
     numbers = [row["shard"] for row in rows_of(tmp_path / "job") if row["first"] + row["steps"] > 22]
     assert numbers[0] > 3

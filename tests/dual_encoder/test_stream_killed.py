@@ -19,7 +19,7 @@ from adiabat.dual_encoder import stream as streams
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.stream_shards import Row, Sources, append_row
 from adiabat.dual_encoder.train import train
-from tests.dual_encoder.problem import from_memory
+from tests.dual_encoder.problem import FROZEN, from_memory
 from tests.dual_encoder.streamed import stream_settings
 from tests.forks import exit_code
 from tests.jobs import everything
@@ -95,7 +95,7 @@ JOBS: dict[str, tuple[dict[str, Any], tuple[Moment, ...]]] = {
     "a frozen tower and a guide, few checkpoints": (
         {
             "mixture": {"exhausted": "drop"},
-            "towers": {"kind": "asymmetric", "frozen": "document"},
+            "towers": FROZEN,
             "train": {"loss": {"guide": "other"}, "keep": "best"},
             "run": {"checkpoint_seconds": 1e6},
         },

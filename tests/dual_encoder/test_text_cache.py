@@ -12,7 +12,7 @@ from adiabat.core.errors import JobError
 from adiabat.data.pair_sets import TextList
 from adiabat.dual_encoder.text_cache import TextCache
 from adiabat.models.encoder import Encoder
-from tests.dual_encoder.problem import model, objective_of
+from tests.dual_encoder.problem import FROZEN, model, objective_of
 
 TEXTS = TextList(["one", "two words", "three words here", "", "five"])
 
@@ -96,8 +96,7 @@ def test_over_many_steps_and_validations_a_frozen_tower_and_a_guide_see_no_text_
     encoded: list[tuple[Encoder, str]],
 ) -> None:
     loss = {"negatives_per_query": 2, "guide": {"model": "other", "margin": 0.1}}
-    frozen = {"kind": "asymmetric", "frozen": "document"}
-    objective = objective_of(towers=frozen, train={"loss": loss})
+    objective = objective_of(towers=FROZEN, train={"loss": loss})
     for step in range(6):
         torch.autograd.backward(objective.loss(step))
         if step % 3 == 2:

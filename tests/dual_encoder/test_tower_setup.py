@@ -288,7 +288,7 @@ WIDTHS = "train.matryoshka must hold widths below"
     [
         (ConfigError, {"train": {"matryoshka": [4, 16]}}, f"{WIDTHS} 16, that of the embeddings, got 16"),
         (ConfigError, {"train": {"matryoshka": [8]}, "towers": {"projection_width": 5}}, f"{WIDTHS} 5"),
-        (ModelError, {"load": damaged}, "got others in embeddings.word_embeddings.weight"),
+        (ModelError, {"load": damaged}, "a finite number, got others in embeddings.word_embeddings.weight"),
     ],
 )
 def test_settings_beyond_a_model_fail(error: type[AdiabatError], settings: dict[str, Any], said: str) -> None:

@@ -21,6 +21,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.training.distributed import ALONE
 from tests.dual_encoder.problem import (
+    FROZEN,
     Problem,
     job_settings,
     model,
@@ -67,7 +68,7 @@ WAYS: dict[str, dict[str, Any]] = {
     },
     "biases": {"train": {"loss": {"kind": "samtone", "same_tower": "both"}, "method": "bias"}},
     "frozen documents": {
-        "towers": {"kind": "asymmetric", "frozen": "document"},
+        "towers": FROZEN,
         "train": {"loss": {"kind": "triplet", "margin": 0.3}},
     },
 }

@@ -16,6 +16,7 @@ from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, 
 from adiabat.dual_encoder.train_checks import require_estimable, require_ready
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job
+from tests.dual_encoder.problem import FROZEN
 from tests.runs.before import forget
 
 QUICK = """
@@ -90,7 +91,6 @@ def test_of_the_processes_of_a_machine_the_first_tells_a_mistake(world: Path) ->
 
 
 GONE = {"path": "pairs.jsonl", "corpus": "gone.csv"}
-FROZEN = {"kind": "asymmetric", "frozen": "document"}
 
 
 @pytest.mark.parametrize(

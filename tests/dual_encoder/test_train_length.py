@@ -16,9 +16,7 @@ from adiabat.models.tokens import TokenBatch
 from adiabat.results.training_record import TrainingRecord
 from adiabat.training.flop_count import operations_of, passed_parameters
 from adiabat.training.time_limit import WritingTime
-from tests.dual_encoder.problem import Problem, from_memory, job_settings, prepared_objective, run
-
-FROZEN = {"kind": "asymmetric", "frozen": "document"}
+from tests.dual_encoder.problem import FROZEN, Problem, from_memory, job_settings, prepared_objective, run
 
 
 @pytest.mark.parametrize(("budget", "steps"), [(1.0, 1), (2.9, 1), (3.0, 2), (5.9, 2), (6.0, 3), (100.0, 13)])

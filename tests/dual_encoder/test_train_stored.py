@@ -22,7 +22,7 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.saving import save
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE
-from tests.dual_encoder.problem import write_rows
+from tests.dual_encoder.problem import FROZEN, write_rows
 from tests.jobs import log_of
 from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual
@@ -32,7 +32,6 @@ ROWS = [
     {"query": f"paper {number} again", "positive": f"d{number}", "negative": f"d{(number + 5) % 14}"}
     for number in range(14)
 ]
-FROZEN = {"kind": "asymmetric", "frozen": "document"}
 REGRESSIONS = [("mse", mean_squared_error), ("cosine_distance", cosine_distance)]
 
 

@@ -15,7 +15,7 @@ from adiabat.core.progress import Watch
 from adiabat.core.provenance import CHECKED
 from adiabat.dual_encoder.train import train as run_training
 from adiabat.models.loading import load
-from tests.dual_encoder.problem import Problem, from_memory, job_settings, write_problem
+from tests.dual_encoder.problem import FROZEN, Problem, from_memory, job_settings, write_problem
 from tests.forks import exit_code
 from tests.jobs import log_of
 
@@ -35,11 +35,11 @@ JOBS: dict[str, dict[str, Any]] = {
     },
     "triplets against frozen documents": {
         "train": {"loss": {"kind": "triplet", "margin": 0.3, "negatives_per_query": 2}},
-        "towers": {"kind": "asymmetric", "frozen": "document"},
+        "towers": FROZEN,
     },
     "windows of a stream": {
         "data": {"stream": {"shard_size": 12}, "validation": "pairs.jsonl"},
-        "towers": {"kind": "asymmetric", "frozen": "document"},
+        "towers": FROZEN,
     },
 }
 
