@@ -27,23 +27,13 @@ DISTANCE = 5
 WINDOWS = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": DISTANCE}
 TABLE = {"vocab_size": VOCABULARY, "pad_token_id": PAD, "bos_token_id": CLS, "eos_token_id": SEP}
 T5 = {**TABLE, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
-OPT = {
-    **TABLE,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "ffn_dim": 64,
-    "max_position_embeddings": POSITIONS,
-}
+FALCON = {**TABLE, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+OPT = {**FALCON, "ffn_dim": 64, "max_position_embeddings": POSITIONS}
 NEO = {
     **TABLE,
-    "hidden_size": 32,
-    "num_layers": 2,
-    "num_heads": 4,
-    "window_size": DISTANCE,
-    "max_position_embeddings": POSITIONS,
+    **{"hidden_size": 32, "num_layers": 2, "num_heads": 4},
+    **{"window_size": DISTANCE, "max_position_embeddings": POSITIONS},
 }
-FALCON = {**TABLE, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 MODERN = {"cls_token_id": CLS, "sep_token_id": SEP, "local_attention": 2 * DISTANCE}
 DEBERTA = {
     "relative_attention": True,

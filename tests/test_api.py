@@ -3,7 +3,7 @@
 import inspect
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,22 +18,13 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
 from adiabat.evaluation import evaluate as evaluation
 from adiabat.models import model_names
-from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.store import ingestion
 from adiabat.store.vector_store import Store
-from tests.commands import other_pairs
+from tests.commands import lines, other_pairs, write_world
 from tests.tiny import edit, save_tiny
 
-DOCUMENTS = [
-    {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"}
-    for number in range(16)
-]
-PAIRS = [
-    {"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 16}"]}
-    for number in range(16)
-]
 SHORT = checked(
     TuneSettings,
     {
@@ -43,18 +34,10 @@ SHORT = checked(
 )
 
 
-def write_lines(path: Path, rows: Sequence[object]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("here")
-    save_tiny(folder / "model", settings=EncoderSettings(max_tokens=64))
-    write_lines(folder / "corpus.jsonl", DOCUMENTS)
-    write_lines(folder / "pairs.jsonl", PAIRS)
-    adiabat.embed(folder / "model", folder / "corpus.jsonl", folder / "store")
+    write_world(folder)
     adiabat.tune(folder / "model", folder / "store", folder / "pairs.jsonl", folder / "job", settings=SHORT)
     return folder
 
@@ -116,10 +99,11 @@ def test_a_faulty_corpus_is_told_before_the_model_is_loaded(
 
 def test_documents_that_fill_the_token_limit_are_counted(here: Path, tmp_path: Path) -> None:
     notes: list[str] = []
-    corpus = write_lines(
-        tmp_path / "long.jsonl", [{"doc_id": "short", "text": "a"}, {"doc_id": "long", "text": "word " * 30}]
+    corpus = [{"doc_id": "short", "text": "a"}, {"doc_id": "long", "text": "word " * 30}]
+    lines(tmp_path / "long.jsonl", corpus)
+    adiabat.embed(
+        here / "model", tmp_path / "long.jsonl", tmp_path / "store", progress=Watch(note=notes.append)
     )
-    adiabat.embed(here / "model", corpus, tmp_path / "store", progress=Watch(note=notes.append))
     assert notes == ["1 of 2 distinct documents reach the limit of 64 tokens: longer ones are cut"]
 
 
@@ -175,7 +159,7 @@ def test_a_result_says_by_which_settings_and_from_which_files(here: Path, tmp_pa
     settings = {"query_prompt": "ask: ", "resamples": 321}
     pairs, store = here / "pairs.jsonl", Store.open(here / "store")
     held = tmp_path / "held.jsonl"
-    write_lines(held, other_pairs("held", 12))
+    lines(held, other_pairs("held", 12))
     adiabat.evaluate(
         here / "model",
         here / "store",
@@ -202,7 +186,7 @@ def test_retention_sets_share_an_opened_store_and_nothing_is_written_without_out
     monkeypatch.setattr(Store, "open", lambda path: opened.append(str(path)) or plain(path))  # type: ignore[func-returns-value]
     files = [tmp_path.parent / f"{tmp_path.name}-{row}.jsonl" for row in range(2)]
     for number, file in enumerate(files):
-        write_lines(file, other_pairs(f"held {number}", 12))
+        lines(file, other_pairs(f"held {number}", 12))
     retain = [(here / "store", file) for file in files]
     monkeypatch.chdir(tmp_path)
     result = adiabat.evaluate(
@@ -230,13 +214,9 @@ def test_without_a_comparison_a_set_that_repeats_another_is_measured_and_noted(
 def test_a_split_is_of_the_target_and_wins_over_the_settings(here: Path, tmp_path: Path) -> None:
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)
-    write_lines(
-        folder / "queries.jsonl", [{"_id": f"q{number}", "text": f"text {number}"} for number in range(3)]
-    )
+    lines(folder / "queries.jsonl", [{"_id": f"q{number}", "text": f"text {number}"} for number in range(3)])
     for split, query in (("dev", "q0"), ("test", "q1"), ("train", "q2")):
-        (folder / "qrels" / f"{split}.tsv").write_text(
-            f"query-id\tcorpus-id\tscore\n{query}\td1\t1\n", encoding="utf-8"
-        )
+        lines(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", f"{query}\td1\t1"])
     other = shutil.copytree(folder, tmp_path / "other" / "beir")
     (other / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\n", encoding="utf-8")
     asked: Callable[..., list[str]] = lambda **options: [  # noqa: E731

@@ -13,7 +13,18 @@ import pytest
 import adiabat
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
-from tests.commands import DOCUMENTS, FAST, PAIRS, Run, assert_refused, evaluate, lines, tune, write_world
+from tests.commands import (
+    DOCUMENTS,
+    FAST,
+    PAIRS,
+    Run,
+    assert_refused,
+    evaluate,
+    lines,
+    setting,
+    tune,
+    write_world,
+)
 from tests.commands import here as here
 from tests.commands import run as run
 from tests.pages import no_page as no_page
@@ -26,17 +37,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split, rows in (("train", PAIRS[:14]), ("validation", PAIRS[14:])):
         (here / "split/data").mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows), here / f"split/data/{split}-00000-of-00001.parquet")
-    for part, rows in (
-        ("corpus/corpus", DOCUMENTS),
-        (
-            "queries/queries",
-            [{"_id": f"q{number}", "text": pair["query"]} for number, pair in enumerate(PAIRS)],
-        ),
-        (
-            "data/test",
-            [{"query-id": f"q{number}", "corpus-id": f"d{number}", "score": 1} for number in range(12)],
-        ),
-    ):
+    queries = [{"_id": f"q{number}", "text": pair["query"]} for number, pair in enumerate(PAIRS)]
+    judged = [{"query-id": f"q{number}", "corpus-id": f"d{number}", "score": 1} for number in range(12)]
+    for part, rows in (("corpus/corpus", DOCUMENTS), ("queries/queries", queries), ("data/test", judged)):
         path = here / f"mteb/{part}-00000-of-00001.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows), path)
@@ -45,14 +48,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_split_is_named_in_the_address_or_the_settings(run: Run, tmp_path: Path) -> None:
     job = str(tmp_path / "job")
-    named = (
-        "--split",
-        "train",
-        "--set",
-        "data.validation=split",
-        "--set",
-        "data.validation_split=validation",
-    )
+    named = ("--split", "train", *setting("data.validation=split", "data.validation_split=validation"))
     assert run("tune", "model", "store", "split", "--out", job, *FAST[:-2], *named).code == 0
     record = read_result(Path(job) / "result.json", Result).training
     assert record is not None
@@ -73,24 +69,12 @@ def test_a_split_is_named_in_the_address_or_the_settings(run: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     "command",
     [
-        ("evaluate", "model", "store", "split", "--split", "validation", "--out"),
-        (
-            "mine",
-            "split",
-            "corpus.jsonl",
-            "--set",
-            "data.split=train",
-            "--set",
-            "mine.near_duplicate=1",
-            "--out",
-        ),
+        "evaluate model store split --split validation",
+        "mine split corpus.jsonl --set data.split=train --set mine.near_duplicate=1",
     ],
-    ids=lambda command: command[0],
 )
-def test_checks_before_torch_know_the_split_of_the_settings(
-    run: Run, tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    said = run(*command, str(tmp_path / "out.jsonl"))
+def test_checks_before_torch_know_the_split_of_the_settings(run: Run, tmp_path: Path, command: str) -> None:
+    said = run(command, "--out", str(tmp_path / "out.jsonl"))
     assert "must be read with a split" not in said.err
     assert said.code == 0 or "got none with a negative" in said.err
 
@@ -176,42 +160,38 @@ def test_two_sets_in_one_file_are_told_apart_by_their_columns(here: Path) -> Non
 def test_validation_and_tuning_data_have_columns_of_their_own(run: Run, here: Path, tmp_path: Path) -> None:
     train, dev = other("train.csv", ("question", "answer_id")), other("dev.csv", ("frage", "dokument"), 6)
     validated = ("--set", f"data.validation={dev}?query=frage&positive=dokument")
-    command = (
-        "tune",
-        "model",
-        "store",
-        f"{train}?query=question&positive=answer_id",
-        "--out",
-        str(tmp_path / "job"),
-        *FAST[:-2],
-    )
+    data = f"{train}?query=question&positive=answer_id"
+    command = ("tune", "model", "store", data, "--out", str(tmp_path / "job"), *FAST[:-2])
     assert run(*command, *validated).code == 0
     assert run(*command, *validated, "--resume").code == 0
 
 
-def test_rows_in_memory_are_named_by_their_argument(here: Path) -> None:
-    rows = [{"query": "a", "positive": "d1"}, {"query": "", "positive": "d2"}]
-    with pytest.raises(adiabat.AdiabatError) as caught:
-        adiabat.evaluate("model", "store", rows)
-    assert str(caught.value) == 'row 2 of data: "query" must not be empty'
-    with pytest.raises(
-        adiabat.AdiabatError,
-        match=r'row 1 of retain: must have "q", "positive" .* got "q", "p"; map what is missing in columns',
-    ):
-        adiabat.evaluate("model", "store", PAIRS, retain=[("store", [{"q": "a", "p": "d1"}])])
-    with pytest.raises(
-        adiabat.AdiabatError,
-        match="corpus: document ids must be unique|row 2 of corpus: document id must be unique",
-    ):
-        adiabat.embed("model", [{"_id": "a", "text": "x"}, {"_id": "a", "text": "y"}], out="new")
-    with pytest.raises(
-        adiabat.AdiabatError, match="must be another data set than the target, got (data|retain) for"
-    ):
-        adiabat.evaluate("model", "store", PAIRS, retain=[("store", PAIRS)])
-    with pytest.raises(adiabat.AdiabatError, match="columns of retain must be adiabat's names, got frage"):
-        adiabat.evaluate("model", "store", PAIRS, retain=[("store", PAIRS, {"frage": "q"})])
-    with pytest.raises(TypeError, match="triples with the names of its columns"):
-        adiabat.evaluate("model", "store", PAIRS, retain=[("store", PAIRS, "query")])
+EMPTY = [{"query": "a", "positive": "d1"}, {"query": "", "positive": "d2"}]
+TWICE = [{"_id": "a", "text": "x"}, {"_id": "a", "text": "y"}]
+UNKNOWN = [{"q": "a", "p": "d1"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "retained", "told"),
+    [
+        (EMPTY, (), r'^row 2 of data: "query" must not be empty$'),
+        (PAIRS, (UNKNOWN,), 'row 1 of retain: must have "q", "positive" .* got "q", "p"; .* in columns'),
+        (PAIRS, (PAIRS,), "must be another data set than the target, got (data|retain) for"),
+        (PAIRS, (PAIRS, {"frage": "q"}), "columns of retain must be adiabat's names, got frage"),
+        (PAIRS, (PAIRS, "query"), "triples with the names of its columns"),
+    ],
+    ids=["an empty query", "unknown columns", "the target again", "an unknown name", "no names"],
+)
+def test_rows_in_memory_are_named_by_their_argument(
+    here: Path, data: Any, retained: tuple[Any, ...], told: str
+) -> None:
+    with pytest.raises((adiabat.AdiabatError, TypeError), match=told):
+        adiabat.evaluate("model", "store", data, retain=[("store", *retained)] if retained else ())
+
+
+def test_rows_of_a_corpus_in_memory_are_named_by_their_argument(here: Path) -> None:
+    with pytest.raises(adiabat.AdiabatError, match="row 2 of corpus: document id must be unique"):
+        adiabat.embed("model", TWICE, out="new")
 
 
 FRAMES = [pd.DataFrame, pl.DataFrame, lambda rows: pl.DataFrame(rows).lazy()]

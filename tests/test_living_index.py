@@ -12,7 +12,18 @@ import pytest
 import adiabat
 from adiabat.core.files import read_json
 from adiabat.store.vector_store import Store
-from tests.commands import DOCUMENTS, FAST, PAIRS, assert_refused, here, lines, listing, run, write_world
+from tests.commands import (
+    DOCUMENTS,
+    FAST,
+    PAIRS,
+    assert_refused,
+    here,
+    lines,
+    listing,
+    run,
+    setting,
+    write_world,
+)
 from tests.commands import Run as Run
 from tests.jobs import everything, interrupt_at
 from tests.pages import no_page as no_page
@@ -88,18 +99,11 @@ def test_advice_and_the_space_are_those_of_a_store_built_anew(run: Run, verb: st
     lines(tmp_path / "asked.jsonl", [{"query": f"question {doc_id}", "pos": [doc_id]} for doc_id in ids])
     results = []
     for store in ("living", "fresh", "reversed"):
-        words = ("--set", "space.resamples=100") if verb == "space" else ()
-        said = run(
-            verb,
-            "model",
-            str(tmp_path / store),
-            str(tmp_path / "asked.jsonl"),
-            "--out",
-            str(tmp_path / f"of-{store}"),
-            *words,
-        )
+        words = setting("space.resamples=100") if verb == "space" else ()
+        out = tmp_path / f"of-{store}"
+        said = run(f"{verb} model {tmp_path}/{store} {tmp_path}/asked.jsonl --out {out}", *words)
         assert said.code == 0, said.err
-        results.append(without(read_json(tmp_path / f"of-{store}" / "result.json", remedy=""), *OF_A_CALL))
+        results.append(without(read_json(out / "result.json", remedy=""), *OF_A_CALL))
     assert results[0] == results[1]
     if verb == "advise":
         # Random documents of the space are drawn by their rows.
@@ -152,21 +156,14 @@ def test_an_index_of_former_documents_is_built_again(run: Run, tmp_path: Path) -
         tmp_path / "words.jsonl",
         [{**pair, "query": f"about document {number}"} for number, pair in enumerate(ASKED)],
     )
-    mine = (
-        "mine",
-        str(tmp_path / "words.jsonl"),
-        str(tmp_path / "s"),
-        "--index",
-        str(tmp_path / "index"),
-        "--set",
-        "mine.negatives_per_query=10",
-    )
-    assert run(*mine, "--out", str(tmp_path / "before.jsonl")).code == 0
+    few = "--set mine.negatives_per_query=10"
+    mine = f"mine {tmp_path}/words.jsonl {tmp_path}/s --index {tmp_path}/index {few}"
+    assert run(mine, "--out", str(tmp_path / "before.jsonl")).code == 0
     built = (tmp_path / "index" / "lexical.json").read_text()
     assert run("embed", "model", "changed.jsonl", "--out", str(tmp_path / "s"), "--update").code == 0
     (tmp_path / "gone.json").write_text(json.dumps(GONE))
     assert run("embed", "--delete", str(tmp_path / "gone.json"), "--out", str(tmp_path / "s")).code == 0
-    said = run(*mine, "--out", str(tmp_path / "after.jsonl"))
+    said = run(mine, "--out", str(tmp_path / "after.jsonl"))
     assert said.code == 0, said.err
     updated = (tmp_path / "index" / "lexical.json").read_text()
     assert json.loads(updated)["count"] == 19 != json.loads(built)["count"]
@@ -175,7 +172,7 @@ def test_an_index_of_former_documents_is_built_again(run: Run, tmp_path: Path) -
     assert any("d21" in row["neg"] for row in written)
     # Compaction leaves the documents as they are: their index stays.
     assert run("embed", "--compact", "--out", str(tmp_path / "s")).code == 0
-    assert run(*mine, "--out", str(tmp_path / "compacted.jsonl")).code == 0
+    assert run(mine, "--out", str(tmp_path / "compacted.jsonl")).code == 0
     assert (tmp_path / "index" / "lexical.json").read_text() == updated
     assert (tmp_path / "compacted.jsonl").read_bytes() == (tmp_path / "after.jsonl").read_bytes()
 
@@ -225,20 +222,11 @@ def test_an_update_says_what_it_did(run: Run, tmp_path: Path) -> None:
     store = str(tmp_path / "s")
     adiabat.embed("model", "corpus.jsonl", store)
     (tmp_path / "gone.txt").write_text("d7\nd11\nd16\n")
-    update = (
-        "embed",
-        "model",
-        "changed.jsonl",
-        "--out",
-        store,
-        "--update",
-        "--delete",
-        str(tmp_path / "gone.txt"),
-    )
-    said = run(*update, "--json")
+    update = f"embed model changed.jsonl --out {store} --update --delete {tmp_path}/gone.txt"
+    said = run(update, "--json")
     assert "2 new, 2 replaced, 3 deleted; its file keeps 5" in said.err
     assert json.loads(said.out)["count"] == 19
-    assert "is as it was: 4 unchanged" in run(*update).err
+    assert "is as it was: 4 unchanged" in run(update).err
     assert "5 vectors of former documents removed" in run("embed", "--compact", "--out", store).err
 
 

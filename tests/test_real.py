@@ -44,23 +44,7 @@ def test_xnli_is_read_as_a_grid_of_fifteen_languages():
     grid = read_examples(found("multilingual/xnli_dev15.jsonl.gz"))
     assert isinstance(grid, LanguageGridSet)
     assert len(grid) == 2490
-    assert grid.languages == (
-        "ar",
-        "bg",
-        "de",
-        "el",
-        "en",
-        "es",
-        "fr",
-        "hi",
-        "ru",
-        "sw",
-        "th",
-        "tr",
-        "ur",
-        "vi",
-        "zh",
-    )
+    assert " ".join(grid.languages) == "ar bg de el en es fr hi ru sw th tr ur vi zh"
     assert {label: grid.labels.count(label) for label in set(grid.labels)} == dict.fromkeys(
         ("entailment", "neutral", "contradiction"), 830
     )

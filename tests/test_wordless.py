@@ -22,7 +22,7 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.static import StaticBackbone, StaticTokenizer
 from adiabat.store.text_vectors import HEAD, known_documents, tokens_with_weight, wordless
-from tests.commands import run_in_process
+from tests.commands import lines, run_in_process
 from tests.models.static_models import (
     UNKNOWN,
     WORDS,
@@ -52,11 +52,6 @@ def weightless() -> Tensor:
     table = word_table()
     table[UNKNOWN] = 0
     return table
-
-
-def lines(path: Path, rows: list[dict[str, object]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 @pytest.fixture
@@ -107,12 +102,8 @@ def test_tokens_behind_the_limit_do_not_count(side: str) -> None:
 def test_a_model_that_drops_unknown_tokens_finds_the_same() -> None:
     tokenizer = StaticTokenizer(word_tokenizer(), rows=len(WORDS), unknown_id=UNKNOWN, letters_per_token=3)
     encoder = Encoder(StaticBackbone(word_table()), tokenizer, EncoderSettings())
-    assert wordless(encoder, ["cat", "xyzzy", "", "xyzzy cat"], side="query").tolist() == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    found = wordless(encoder, ["cat", "xyzzy", "", "xyzzy cat"], side="query")
+    assert found.tolist() == [False, True, True, False]
 
 
 def test_a_prompt_of_known_words_and_a_transformer_know_every_text() -> None:
@@ -129,8 +120,7 @@ def test_the_table_is_read_once_however_many_documents_there_are(monkeypatch: py
         reads.append(asked)
         return tokens_with_weight(asked)
 
-    for module in ("adiabat.store.text_vectors", "adiabat.store.text_vectors"):
-        monkeypatch.setattr(f"{module}.tokens_with_weight", counted)
+    monkeypatch.setattr("adiabat.store.text_vectors.tokens_with_weight", counted)
     monkeypatch.setattr("adiabat.store.text_vectors.DOCUMENTS_PER_BLOCK", 2)
     texts = ["cat", "xyzzy", "", "xyzzy cat", "the"]
     documents = iter([Document(str(number), text) for number, text in enumerate(texts)])

@@ -12,19 +12,8 @@ from tests.test_architecture import trees
 OWNER = "core.disk"
 
 CHANGING = {
-    *(
-        "chmod",
-        "hardlink_to",
-        "link_to",
-        "mkdir",
-        "rename",
-        "rmdir",
-        "symlink_to",
-        "touch",
-        "unlink",
-        "write_bytes",
-        "write_text",
-    ),
+    *("chmod", "hardlink_to", "link_to", "mkdir", "rename", "rmdir", "symlink_to", "touch", "unlink"),
+    *("write_bytes", "write_text"),
     *("lchmod", "makedirs", "mkfifo", "mknod", "removedirs", "renames", "symlink"),
     *("copy2", "copyfile", "copyfileobj", "copytree", "rmtree"),
 }

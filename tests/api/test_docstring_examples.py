@@ -13,6 +13,7 @@ import adiabat
 from adiabat.config.section import Section
 from adiabat.core.errors import AdiabatError
 from adiabat.models import model_paths
+from tests.commands import DOCUMENTS, PAIRS, lines
 from tests.pages import no_page as no_page
 from tests.tiny import save_tiny
 
@@ -39,18 +40,8 @@ SQUAD = {
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("examples")
-    corpus = [
-        {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"}
-        for number in range(20)
-    ]
-    pairs = [
-        {"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 20}"]}
-        for number in range(20)
-    ]
-    for name, rows in {"corpus": corpus, "train": pairs, "test": pairs}.items():
-        (folder / f"{name}.jsonl").write_text(
-            "".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8"
-        )
+    for name, rows in {"corpus": DOCUMENTS, "train": PAIRS, "test": PAIRS}.items():
+        lines(folder / f"{name}.jsonl", rows)
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
     (folder / "train-v1.1.json").write_text(json.dumps({"version": "1.1", "data": [SQUAD]}), encoding="utf-8")
     # Of two blocks: this one has errors to learn from.
@@ -98,16 +89,6 @@ def test_settings_and_errors_say_what_they_are_for(name: str) -> None:
 
 
 def test_the_names_that_are_public() -> None:
-    assert {
-        "embed",
-        "tune",
-        "train",
-        "evaluate",
-        "search",
-        "load",
-        "import_vectors",
-        "Store",
-        "AdiabatError",
-        "TuneSettings",
-    } <= {*NAMES}
+    verbs = {"embed", "tune", "train", "evaluate", "search", "load", "import_vectors"}
+    assert {*verbs, "Store", "AdiabatError", "TuneSettings"} <= {*NAMES}
     assert len(NAMES) == len({*NAMES})

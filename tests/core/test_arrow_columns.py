@@ -47,38 +47,17 @@ def test_strings_beyond_the_largest_offset_are_refused(monkeypatch: pytest.Monke
 
 
 def test_rows_are_the_table_that_arrow_makes() -> None:
-    rows = [
-        {
-            "text": "ü",
-            "rate": 1e-3,
-            "seed": 1,
-            "mixed": 2,
-            "ok": True,
-            "none": None,
-            "last": None,
-            "list": [1, 2],
-        },
-        {
-            "text": None,
-            "rate": None,
-            "seed": 2,
-            "mixed": 0.5,
-            "ok": None,
-            "none": None,
-            "last": "",
-            "list": None,
-        },
-        {
-            "text": "b",
-            "rate": 2.0,
-            "seed": None,
-            "mixed": None,
-            "ok": False,
-            "none": None,
-            "last": "c",
-            "list": [],
-        },
-    ]
+    columns: dict[str, list[object]] = {
+        "text": ["ü", None, "b"],
+        "rate": [1e-3, None, 2.0],
+        "seed": [1, 2, None],
+        "mixed": [2, 0.5, None],
+        "ok": [True, None, False],
+        "none": [None, None, None],
+        "last": [None, "", "c"],
+        "list": [[1, 2], None, []],
+    }
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     for part in (rows, rows[:1], rows[1:2], rows[:0]):
         made = table_of(part)
         made.validate(full=True)
