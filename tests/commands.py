@@ -3,12 +3,15 @@
 import json
 import re
 import shlex
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -119,10 +122,19 @@ def listing(folder: Path) -> list[tuple[str, int, int]]:
 
 def write_world(here: Path) -> None:
     """A model, a corpus with its store, and examples."""
+    shutil.copytree(_written_world().name, here, dirs_exist_ok=True)
+
+
+@cache
+def _written_world() -> TemporaryDirectory[str]:
+    """The world that all others are copies of: making it takes longer than copying it."""
+    folder = TemporaryDirectory()
+    here = Path(folder.name)
     save_tiny(here / "model", settings=EncoderSettings(max_tokens=64))
     lines(here / "corpus.jsonl", DOCUMENTS)
     lines(here / "pairs.jsonl", PAIRS)
     adiabat.embed(here / "model", here / "corpus.jsonl", here / "store")
+    return folder
 
 
 def embed(
