@@ -3,6 +3,7 @@ refuse.
 """
 
 import json
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +27,7 @@ from adiabat.config.sweeps import TrainSweepSettings, TuneSweepSettings
 from adiabat.config.tasks import SpaceSettings, SuiteSettings
 from adiabat.config.training_choices import Negatives
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
 from adiabat.core.progress import Watch
 from adiabat.data.records import text_id
 from adiabat.distillation import student
@@ -97,17 +98,19 @@ def test_a_cell_is_written_in_the_types_of_json(cell: Any, plain: Any) -> None:
     assert json.loads(line, parse_constant=pytest.fail) == {"cell": plain}
 
 
+NO_CELLS = [b"x", {1, 2}, object(), np.bytes_(b"x"), 1j, np.timedelta64(1, "ns"), [b"x"], np.longdouble(1)]
+
+
 @pytest.mark.parametrize(
-    "cell", [b"x", {1, 2}, object(), np.bytes_(b"x"), 1j, np.timedelta64(1, "ns"), [b"x"], np.longdouble(1)]
+    ("row", "told"),
+    [
+        *(({"cell": cell}, "a cell in a row of data must be a text, number") for cell in NO_CELLS),
+        ({1: "x"}, "a key in a row of data must be a text, got 1 "),
+        ({"cell": {None: "x"}}, "a key in a row of data must be a text, got None "),
+    ],
 )
-def test_a_cell_without_a_type_in_json_is_refused(cell: Any) -> None:
-    with pytest.raises(TypeError, match="a cell in a row of data must be a text, number"):
-        data_of([{"cell": cell}], "data")
-
-
-@pytest.mark.parametrize("row", [{1: "x"}, {"cell": {None: "x"}}])
-def test_a_key_that_is_no_text_is_refused(row: Any) -> None:
-    with pytest.raises(TypeError, match=r"a key in a row of data must be a text, got (1|None) "):
+def test_what_has_no_type_in_json_is_refused(row: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
         data_of([row], "data")
 
 
@@ -220,27 +223,18 @@ def test_wrong_settings_of_a_file_are_told_with_its_name(tmp_path: Path) -> None
         tune_settings(str(file), max_epochs=-1)
 
 
+NO_KEYWORD = r"tune\(\) has no argument or setting"
+
+
 @pytest.mark.parametrize(
     ("settings", "options", "said"),
     [
-        (None, {"batchsize": 3}, r"tune\(\) has no argument or setting batchsize; did you mean batch_size\?"),
-        (
-            None,
-            {"pull": 0.1},
-            r"tune\(\) has no argument or setting pull; it is tune.l2_to_start today$",
-        ),
-        (
-            None,
-            {"ladder": {"low": 1e-7}},
-            r"tune\(\) has no argument or setting ladder; it is rate_search today$",
-        ),
+        (None, {"batchsize": 3}, f"{NO_KEYWORD} batchsize; did you mean batch_size\\?"),
+        (None, {"pull": 0.1}, f"{NO_KEYWORD} pull; it is tune.l2_to_start today$"),
+        (None, {"ladder": {"low": 1e-7}}, f"{NO_KEYWORD} ladder; it is rate_search today$"),
         (None, {"run": 3}, r"run must be a dict of settings, got 3 \(int\)"),
         (7, {}, r"settings must be TuneSettings, a path of a TOML file or a dict, got 7 \(int\)"),
-        (
-            EvaluateSettings(),
-            {},
-            r"settings must be TuneSettings, a path of a TOML file or a dict, got EvaluateSettings",
-        ),
+        (EvaluateSettings(), {}, "settings must be TuneSettings, .* got EvaluateSettings"),
     ],
 )
 def test_a_keyword_or_settings_of_another_kind_are_refused(
@@ -352,52 +346,6 @@ def test_rows_in_memory_are_tuned_on_and_measured(here: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["array", "list", "frame", "column", "Dataset"])
-def test_vectors_in_memory_are_imported(here: Path, kind: str) -> None:
-    store = adiabat.embed("model", "corpus.jsonl", "exact", dtype="float32", precision="fp32")
-    vectors, ids, texts = np.asarray(store.vectors), store.doc_ids(range(20)), store.texts(range(20))
-    column = {"_id": ids, "vector": list(vectors)}
-    given: dict[str, tuple[Any, Any]] = {
-        "array": (vectors, ids),
-        "list": (vectors.tolist(), np.array(ids)),
-        "frame": (pandas.DataFrame(vectors, index=ids), None),
-        "column": (pandas.DataFrame(column), None),
-        "Dataset": (datasets.Dataset.from_dict({"_id": ids, "vector": vectors.tolist()}), None),
-    }
-    values, names = given[kind]
-    corpus = texts if names is not None else "corpus.jsonl"
-    imported = adiabat.import_vectors(values, "new", ids=names, texts=corpus, model="model", dtype="float32")
-    assert (imported.fingerprint, imported.manifest.encoder) == (store.fingerprint, "model")
-    assert imported.same_documents(store)
-    np.testing.assert_array_equal(imported.vectors, vectors)
-
-
-@pytest.mark.parametrize("kind", ["frame", "Dataset", "file", "array"])
-def test_listed_texts_take_the_ids_that_the_vectors_hold(tmp_path: Path, kind: str) -> None:
-    frame = pandas.DataFrame({"_id": ["x", "y"], "vector": [[1.0, 0.0], [0.0, 1.0]]})
-    frame.to_parquet(tmp_path / "vectors.parquet")
-    vectors = {
-        "frame": frame,
-        "Dataset": datasets.Dataset.from_pandas(frame),
-        "file": tmp_path / "vectors.parquet",
-        "array": np.eye(2),
-    }
-    store = adiabat.import_vectors(vectors[kind], tmp_path / "new", texts=["one", "two"])
-    assert store.doc_ids(range(2)) == ([text_id("one"), text_id("two")] if kind == "array" else ["x", "y"])
-    assert store.texts(range(2)) == ["one", "two"]
-
-
-def test_vectors_that_are_none_or_do_not_fit_are_refused(here: Path) -> None:
-    for value in (7, ["a"], np.ones(3), [[1, 2]]):
-        with pytest.raises(TypeError, match="vectors must be a path, an array"):
-            adiabat.import_vectors(value, "new")
-    with pytest.raises(DataError, match="ids and texts must be equally many, got 1 ids and 2 texts"):
-        adiabat.import_vectors(np.ones((1, 3)), "new", ids=["a"], texts=["a", "b"])
-    with pytest.raises(StoreError, match="ids and vectors must be equally many"):
-        adiabat.import_vectors(np.ones((2, 3)), "new", ids=["a"])
-    assert adiabat.import_vectors(np.ones((1, 3)), "new", ids=["a"]).fingerprint is None
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -436,15 +384,13 @@ def test_a_wrong_type_is_one_clear_error(here: Path, call: Any, said: str) -> No
 
 def test_a_rate_among_the_keywords_of_safe_rate_and_a_job_without_settings_are_told(here: Path) -> None:
     adiabat.embed("model", "corpus.jsonl", "store")
-    with pytest.raises(ConfigError, match=r"^tune\.learning_rate has no effect with rate_search"):
-        adiabat.safe_rate("model", "store", "pairs.jsonl", "search", tune={"learning_rate": 1e-6})
-    with pytest.raises(ConfigError, match=r"^tune\.learning_rate must be a number > 0, .*got .range"):
-        adiabat.safe_rate("model", "store", "pairs.jsonl", "search", tune={"learning_rate": "range"})
-    with pytest.raises(
-        ConfigError,
-        match=r'^guard must be on with rate_search = "safe", which measures drift, got false',
+    for options, told in (
+        ({"tune": {"learning_rate": 1e-6}}, r"^tune\.learning_rate has no effect with rate_search"),
+        ({"tune": {"learning_rate": "range"}}, r"^tune\.learning_rate must be a number > 0, .*got .range"),
+        ({"guard": False}, r'^guard must be on with rate_search = "safe", .*got false'),
     ):
-        adiabat.safe_rate("model", "store", "pairs.jsonl", "search", guard=False)
+        with pytest.raises(ConfigError, match=told):
+            adiabat.safe_rate("model", "store", "pairs.jsonl", "search", **options)
     with pytest.raises(ConfigError, match=r"job\.data"):
         adiabat.train("model", job=None)
 
@@ -493,3 +439,42 @@ def test_paths_are_taken_in_nested_dicts_and_lists_of_them() -> None:
     settings = settings_of(SuiteSettings, suite, {}, section="suite", function="evaluate_suite")
     assert settings.models[0].model == "runs/job"
     assert settings.suite.stores == "stores"
+
+
+def test_a_path_that_no_file_can_have_is_refused_at_every_door() -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: adiabat.embed("demo", "corpus\0", "new"),
+        lambda: adiabat.embed("demo", "corpus.jsonl", "new\0"),
+        lambda: adiabat.load("demo\0"),
+        lambda: adiabat.Store.open("store\0"),
+        lambda: adiabat.tune("demo", "store\0", "pairs.jsonl", "new"),
+        lambda: adiabat.evaluate("demo\0", "store", "pairs.jsonl"),
+        lambda: adiabat.search("store\0", "hello", model="demo"),
+        lambda: adiabat.compare("first\0", "second"),
+        lambda: adiabat.distill_static("demo", "new", vocabulary="words\0"),
+        lambda: adiabat.sweep("sweep\0", out="new"),
+    ]
+    for call in calls:
+        with pytest.raises(AdiabatError, match="a path without a zero byte|text without control characters"):
+            call()
+    for call in (
+        lambda: adiabat.embed("demo", "", "new"),
+        lambda: adiabat.tune("demo", "store", "pairs.jsonl", ""),
+    ):
+        with pytest.raises(ConfigError, match="must be a path, got an empty text"):
+            call()
+
+
+def test_settings_nested_3000_deep_are_one_line() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(3000):
+        deep = {"a": deep}
+    for given in ({"settings": deep}, {"tune": deep}):
+        with pytest.raises(ConfigError, match="settings must nest at most a few tables"):
+            settings_of(
+                TuneSettings,
+                given.get("settings"),
+                {"tune": given.get("tune")},
+                section="tune",
+                function="tune",
+            )
