@@ -137,6 +137,11 @@ def _written_world() -> TemporaryDirectory[str]:
     return folder
 
 
+def inputs(here: Path) -> tuple[Path, Path, Path]:
+    """Model, store and examples of a world."""
+    return here / "model", here / "store", here / "pairs.jsonl"
+
+
 def embed(
     corpus: str = "corpus.jsonl", *more: str, model: str = "model", out: str = "new"
 ) -> tuple[str, ...]:

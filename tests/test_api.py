@@ -22,7 +22,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.store import ingestion
 from adiabat.store.vector_store import Store
-from tests.commands import lines, other_pairs, write_world
+from tests.commands import inputs, lines, other_pairs, write_world
 from tests.tiny import edit, save_tiny
 
 SHORT = checked(
@@ -38,7 +38,7 @@ SHORT = checked(
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("here")
     write_world(folder)
-    adiabat.tune(folder / "model", folder / "store", folder / "pairs.jsonl", folder / "job", settings=SHORT)
+    adiabat.tune(*inputs(folder), folder / "job", settings=SHORT)
     return folder
 
 
@@ -93,7 +93,7 @@ def test_a_faulty_corpus_is_told_before_the_model_is_loaded(
     with pytest.raises(DataError, match="must exist"):
         adiabat.evaluate(here / "model", here / "store", tmp_path / "none.jsonl")
     with pytest.raises(ConfigError, match="measure.report must hold complete names"):
-        adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", report=["x"])
+        adiabat.evaluate(*inputs(here), report=["x"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -141,16 +141,12 @@ def test_a_job_without_a_record_is_evaluated_and_one_with_a_damaged_record_is_re
 def test_a_measure_that_needs_documents_judged_not_relevant_is_refused_before_anything_is_read(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(
-        ConfigError, match="measure.report must not tell grades below 1 apart, got 'Bpref'; take nDCG@10"
-    ):
+    with pytest.raises(ConfigError, match="measure.report must not .*, got 'Bpref'; take nDCG@10"):
         adiabat.evaluate(
             tmp_path / "nowhere", tmp_path / "nowhere", tmp_path / "nowhere", report=["nDCG@10", "Bpref"]
         )
     task = {"kind": "retrieval", "name": "one", "data": str(tmp_path / "nowhere"), "report": ["infAP"]}
-    with pytest.raises(
-        ConfigError, match="tasks.report must not tell grades below 1 apart, got 'infAP'; take nDCG@10"
-    ):
+    with pytest.raises(ConfigError, match="tasks.report must not .*, got 'infAP'; take nDCG@10"):
         adiabat.evaluate_suite(["bm25"], {"tasks": [task]}, out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -189,9 +185,7 @@ def test_retention_sets_share_an_opened_store_and_nothing_is_written_without_out
         lines(file, other_pairs(f"held {number}", 12))
     retain = [(here / "store", file) for file in files]
     monkeypatch.chdir(tmp_path)
-    result = adiabat.evaluate(
-        here / "model", here / "store", here / "pairs.jsonl", retain=retain, resamples=200
-    )
+    result = adiabat.evaluate(*inputs(here), retain=retain, resamples=200)
     assert (result.training, list(tmp_path.iterdir())) == (None, [])
     assert [one.role for one in result.datasets] == ["target", "retain", "retain"]
     assert opened == [str(here / "store")]
@@ -201,9 +195,7 @@ def test_without_a_comparison_a_set_that_repeats_another_is_measured_and_noted(
     here: Path, tmp_path: Path
 ) -> None:
     again = shutil.copy(here / "pairs.jsonl", tmp_path / "again.jsonl")
-    result = adiabat.evaluate(
-        here / "model", here / "store", here / "pairs.jsonl", retain=[(here / "store", again)], resamples=200
-    )
+    result = adiabat.evaluate(*inputs(here), retain=[(here / "store", again)], resamples=200)
     target, repeated = result.datasets
     assert target.main_change().after == repeated.main_change().after
     told = f"pairs.jsonl has {target.queries} of the {target.queries}\N{NO-BREAK SPACE}rows of {again}"
@@ -235,22 +227,15 @@ def test_an_evaluation_that_fails_leaves_what_stood_there_before(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=out, resamples=200)
+    adiabat.evaluate(*inputs(here), out=out, resamples=200)
     before = (out / "result.json").read_bytes()
     monkeypatch.setattr(evaluation, "changed_queries", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        adiabat.evaluate(
-            here / "model",
-            here / "store",
-            here / "pairs.jsonl",
-            baseline=here / "model",
-            out=out,
-            resamples=200,
-        )
+        adiabat.evaluate(*inputs(here), baseline=here / "model", out=out, resamples=200)
     assert (out / "result.json").read_bytes() == before
     monkeypatch.setattr(evaluation._Contest, "scores", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=tmp_path / "a" / "b")
+        adiabat.evaluate(*inputs(here), out=tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == [out]
 
 
@@ -282,10 +267,7 @@ def test_blocks_and_a_padding_token_reach_the_loader_and_a_model_already_loaded_
         adiabat.load(model, settings=EncoderSection(pad_token="[SEP]")).query.tokenizer.pad_token == "[SEP]"
     )
     assert model.query.tokenizer.pad_token is None
-    with pytest.raises(
-        ConfigError,
-        match=r"encoder.blocks must be left out for a model already loaded, got 1; load it with them",
-    ):
+    with pytest.raises(ConfigError, match=r"encoder.blocks must be left out .*, got 1;"):
         adiabat.load(model, settings=EncoderSection(blocks=1))
     # Neither is a setting of the encoder itself.
     assert EncoderSection(blocks=1, pad_token="x", max_tokens=9).overrides() == {"max_tokens": 9}

@@ -169,10 +169,7 @@ def test_numbers_of_any_kind_compare_by_value_and_empty_values_connect_nothing()
     wanted += [(), (), (), (), (), ("1", "x"), ("false",)]
     assert [shared_values(value, "user", "rows.jsonl:1") for value in given] == wanted
     for wrong in ({"id": 1}, [[1]], [{"id": 1}]):
-        with pytest.raises(
-            RowError,
-            match=r'rows.jsonl:1: "user" must be a text, a number, true or false, or a list of these, got',
-        ):
+        with pytest.raises(RowError, match=r'rows.jsonl:1: "user" must be a text, .*, got'):
             shared_values(wrong, "user", "rows.jsonl:1")
 
 
@@ -189,9 +186,7 @@ def test_a_column_that_connects_all_rows_is_refused(tmp_path: Path) -> None:
     rows = [{"query": f"question {n}", "pos": f"d{n}", "user": [n, n + 1]} for n in range(12)]
     write_world(tmp_path)
     path = frame_file(tmp_path / "chain.jsonl", rows)
-    with pytest.raises(
-        adiabat.AdiabatError, match=r"got lists that connect all rows of .*chain\.jsonl; leave it out"
-    ):
+    with pytest.raises(adiabat.AdiabatError, match=r"connect all rows of .*chain\.jsonl"):
         adiabat.evaluate(
             tmp_path / "model", tmp_path / "store", path, settings={"measure": {"cluster": "user"}}
         )

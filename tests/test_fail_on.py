@@ -18,7 +18,9 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import DatasetResult, Result
 from adiabat.results.record import read_result
 from adiabat.results.verdict import Reason
-from tests.commands import evaluate, lines, other_pairs, run_in_process, write_world
+from tests.commands import Run, assert_refused, evaluate, lines, other_pairs, setting, write_world
+from tests.commands import here as here
+from tests.commands import run as run
 from tests.report.sample_results import make_dataset, make_grid, make_result, with_reasons
 from tests.tiny import tiny_encoder
 
@@ -52,12 +54,14 @@ def test_what_fails_is_worse_or_undecided(
     assert (result.failing("worse"), result.failing("undecided")) == (worse, undecided)
 
 
-def test_a_failing_evaluation_is_written_and_ends_with_code_3(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
     write_world(tmp_path)
-    lines(tmp_path / "other.jsonl", other_pairs("other", 12))
-    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_failing_evaluation_is_written_and_ends_with_code_3(here: Path, run: Run) -> None:
+    lines(here / "other.jsonl", other_pairs("other", 12))
     # Of another query tower that is no better and no worse, as far as 20 queries tell.
     model = load(Path("model"))
     save(
@@ -65,70 +69,48 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
         Path("apart"),
     )
     arguments = evaluate("pairs.jsonl", "--baseline", "apart", "--retain", "store", "other.jsonl")
-    said = run_in_process(capsys, monkeypatch, [*arguments, "--fail-on", "undecided"])
+    said = run(*arguments, "--fail-on", "undecided")
     assert said.code == 3
     assert said.err.splitlines()[-1] == "adiabat: --fail-on undecided: pairs, other"
-    result = read_result(tmp_path / "new" / "result.json", Result)
+    result = read_result(here / "new" / "result.json", Result)
     assert [dataset.main_change().verdict for dataset in result.datasets] == ["undecided", "undecided"]
-    assert run_in_process(capsys, monkeypatch, [*arguments, "--fail-on", "worse"]).code == 0
-    for margin, told in (
-        (0.9, "PND can lose on pairs, 0.6"),
-        (41, "PND can lose on pairs, 0.6"),
-    ):
-        above = run_in_process(
-            capsys,
-            monkeypatch,
-            [
-                *evaluate("pairs.jsonl", "--baseline", "model", out="above"),
-                "--set",
-                f"measure.margin_absolute={margin}",
-            ],
-        )
-        assert (
-            above.code,
-            f"measure.margin_absolute must be below all that {told}" in above.err,
-            f"got {margin:g}; " in above.err,
-        ) == (2, True, True), above.err
-        assert not (tmp_path / "above").exists()
+    assert run(*arguments, "--fail-on", "worse").code == 0
+
+
+@pytest.mark.parametrize("margin", ["0.9", "41"])
+def test_a_margin_above_all_that_a_measure_can_lose_is_refused(here: Path, run: Run, margin: str) -> None:
+    refused = run(
+        *evaluate("pairs.jsonl", "--baseline", "model"), *setting(f"measure.margin_absolute={margin}")
+    )
+    told = "measure.margin_absolute must be below all that PND can lose on pairs, 0.6"
+    assert_refused(refused, told, f"got {margin}; ")
+    assert not (here / "new").exists()
 
 
 @pytest.mark.parametrize(
     ("queries", "fail_on", "facts"),
     [
-        (
-            5,
-            "worse",
-            "--fail-on worse must be asked of a set of at least 6 queries, few "
-            "has 5 queries, which is never worse",
-        ),
+        (5, "worse", "--fail-on worse must be asked of a set of at least 6 queries, few has 5 queries"),
         (
             9,
             "undecided",
-            "--fail-on undecided must be asked of sets of at least 10 queries, "
-            "few has 9 queries, which is undecided",
+            "--fail-on undecided must be asked of sets of at least 10 queries, few has 9 queries",
         ),
         (9, "worse", "few has 9 queries, and fewer than 10 exclude no loss"),
         (10, "undecided", ""),
     ],
 )
 def test_sets_too_small_for_an_answer_are_told_before_models_are_loaded(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    queries: int,
-    fail_on: str,
-    facts: str,
+    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch, queries: int, fail_on: str, facts: str
 ) -> None:
-    write_world(tmp_path)
-    lines(tmp_path / "few.jsonl", other_pairs("other", queries))
-    monkeypatch.chdir(tmp_path)
+    lines(here / "few.jsonl", other_pairs("other", queries))
     monkeypatch.setattr(model_names, "load", lambda *_, **__: pytest.fail("a model was loaded"))
-    arguments = [*evaluate("few.jsonl", "--baseline", "model"), "--fail-on", fail_on]
-    said = run_in_process(capsys, monkeypatch, arguments).err.replace(NO_BREAK, " ")
-    assert facts in said
-    assert ("a model was loaded" in said) == ("must" not in facts)
-    assert facts or "fewer" not in said
-    assert not (tmp_path / "new").exists()
+    said = run(*evaluate("few.jsonl", "--baseline", "model"), "--fail-on", fail_on)
+    told = said.err.replace(NO_BREAK, " ")
+    assert facts in told
+    assert ("a model was loaded" in told) == ("must" not in facts)
+    assert facts or "fewer" not in told
+    assert not (here / "new").exists()
 
 
 def test_one_set_of_several_that_may_be_worse_is_enough() -> None:
@@ -148,21 +130,17 @@ def test_one_set_of_several_that_may_be_worse_is_enough() -> None:
 
 @pytest.mark.parametrize("margin", ["0.01 nDCG", "1 %", "0.01e"])
 def test_a_margin_that_is_a_text_is_refused_with_the_settings_that_take_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], margin: str
+    here: Path, run: Run, margin: str
 ) -> None:
-    write_world(tmp_path)
-    monkeypatch.chdir(tmp_path)
     suite = {"tasks": [{"kind": "retrieval", "data": "pairs.jsonl", "corpus": "corpus.jsonl"}]}
-    (tmp_path / "suite.toml").write_text(tomli_w.dumps(suite))
+    (here / "suite.toml").write_text(tomli_w.dumps(suite))
     for arguments in (
         evaluate("pairs.jsonl", "--baseline", "model"),
-        ["evaluate", "model", "--suite", "suite.toml", "--out", "new"],
+        ("evaluate model --suite suite.toml --out new",),
     ):
-        said = run_in_process(capsys, monkeypatch, [*arguments, "--set", f"measure.margin={margin}"])
-        assert said.code == 2
-        assert "measure.margin must be a share of the baseline such as 0.01" in said.err
-        assert "measure.margin_absolute" in said.err
-        assert f"got {margin!r}" in said.err
-        assert not (tmp_path / "new").exists()
+        said = run(*arguments, *setting(f"measure.margin={margin}"))
+        told = "measure.margin must be a share of the baseline such as 0.01"
+        assert_refused(said, told, "measure.margin_absolute", f"got {margin!r}")
+        assert not (here / "new").exists()
     with pytest.raises(adiabat.AdiabatError, match=r"measure.margin_absolute, got '0.01 nDCG'"):
         adiabat.compare("first", "second", margin="0.01 nDCG")

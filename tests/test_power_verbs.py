@@ -18,13 +18,14 @@ from adiabat.results.record import read_result
 from adiabat.stats.power import SPREAD, power_of
 from adiabat.store.addressing import address
 from adiabat.store.vector_store import Store
-from tests.commands import evaluate, run_in_process, tune, write_world
+from tests.commands import Run, evaluate, setting, tune, write_world
+from tests.commands import here as here
+from tests.commands import run as run
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def world(tmp_path: Path) -> Path:
     write_world(tmp_path)
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
@@ -34,13 +35,11 @@ def tuned() -> None:
     adiabat.tune("model", "store", "pairs.jsonl", "job", validation_fraction=0.4, **rates)
 
 
-STORE = ("--set", "measure.negatives=store", "--set", "measure.resamples=100")
+STORE = setting("measure.negatives=store", "measure.resamples=100")
 
 
-def test_evaluate_predicts_power_from_one_model(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = run_in_process(capsys, monkeypatch, [*evaluate("pairs.jsonl"), "--power", *STORE])
+def test_evaluate_predicts_power_from_one_model(here: Path, run: Run) -> None:
+    said = run(*evaluate("pairs.jsonl"), "--power", *STORE)
     assert said.code == 0
     (power,) = read_result(here / "new" / "result.json", Result).power
     (file,) = score_files(here / "new" / "scores")
@@ -79,16 +78,13 @@ def test_a_result_without_power_says_nothing_of_it(here: Path) -> None:
     assert 'id="power"' not in (here / "plain" / "report.html").read_text(encoding="utf-8")
 
 
-def test_inspect_says_what_the_queries_could_show(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_says_what_the_queries_could_show(here: Path, run: Run) -> None:
     profile = adiabat.inspect("pairs.jsonl", model="model", store="store")
     evaluation = adiabat.evaluate("model", "store", "pairs.jsonl", power=True, resamples=100)
     assert profile.power == evaluation.power[0]
-    said = run_in_process(capsys, monkeypatch, ["inspect pairs.jsonl --model model --store store"])
-    assert "power of pairs: 20" in said.out
-    said = run_in_process(capsys, monkeypatch, ["inspect pairs.jsonl --model model --store store --json"])
-    assert json.loads(said.out)["power"]["units"] == 20
+    command = "inspect pairs.jsonl --model model --store store"
+    assert "power of pairs: 20" in run(command).out
+    assert json.loads(run(command, "--json").out)["power"]["units"] == 20
     assert adiabat.inspect("pairs.jsonl", model="model").power is None
 
 
@@ -99,10 +95,8 @@ def test_inspect_refuses_a_store_that_it_cannot_use(here: Path) -> None:
         adiabat.inspect("corpus.jsonl", model="model", store="store")
 
 
-def test_tune_ends_with_the_power_of_its_validation_queries(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = run_in_process(capsys, monkeypatch, tune("pairs.jsonl", out="job"))
+def test_tune_ends_with_the_power_of_its_validation_queries(here: Path, run: Run) -> None:
+    said = run(*tune("pairs.jsonl", out="job"))
     assert said.code == 0
     result = read_result(here / "job" / "result.json", Result)
     (power,) = result.power

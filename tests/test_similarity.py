@@ -31,7 +31,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.report.evaluation_headline import caveats
 from adiabat.results.record import read_result
 from adiabat.store.vector_store import Store
-from tests.commands import Said, lines, run_in_process
+from tests.commands import Said, inputs, lines, run_in_process
 from tests.pages import no_page as no_page
 from tests.settings_by_name import by_name
 from tests.tiny import edit, save_tiny
@@ -86,7 +86,7 @@ def cosines(folder: Path) -> np.ndarray:
 def test_evaluation_ranks_by_the_stated_similarity_first_and_says_so(here: Path) -> None:
     assert (products(here).argmax(axis=1) != cosines(here).argmax(axis=1)).any()
     settings = checked(EvaluateSettings, {"measure": {"negatives": "store"}})
-    evaluation = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=settings)
+    evaluation = adiabat.evaluate(*inputs(here), settings=settings)
     (found,) = evaluation.datasets
     main = found.main_change()
     assert (main.similarity, main.after) == ("dot", 1.0)
@@ -103,9 +103,7 @@ def test_another_similarity_may_be_asked_for(here: Path) -> None:
     settings = checked(
         EvaluateSettings, {"measure": {"negatives": "store"}, "encoder": {"similarity": "euclidean"}}
     )
-    (found,) = adiabat.evaluate(
-        here / "model", here / "store", here / "pairs.jsonl", settings=settings
-    ).datasets
+    (found,) = adiabat.evaluate(*inputs(here), settings=settings).datasets
     assert found.main_change().similarity == "distance"
     loaded = adiabat.load(here / "model", settings=RankingEncoderSection(similarity="cosine"))
     assert (loaded.similarity, adiabat.load(here / "model").similarity) == ("cosine", "dot")
@@ -113,9 +111,7 @@ def test_another_similarity_may_be_asked_for(here: Path) -> None:
 
 def test_a_baseline_that_states_another_similarity_is_named(here: Path, tmp_path: Path) -> None:
     save_tiny(tmp_path / "other", seed=3, settings=RAW)
-    (found,) = adiabat.evaluate(
-        here / "model", here / "store", here / "pairs.jsonl", baseline=tmp_path / "other"
-    ).datasets
+    (found,) = adiabat.evaluate(*inputs(here), baseline=tmp_path / "other").datasets
     assert found.main_change().similarity == "dot"
     told = f"the baseline {tmp_path / 'other'} states cosine: check the values under that similarity too"
     assert told in found.notes
@@ -211,7 +207,7 @@ def tuned(here: Path, out: Path, notes: list[str] | None = None, **tune: Any) ->
     table = overlaid(TuneSettings, {"tune": regime}, by_name(TuneSettings, "tune", tune))
     settings = checked(TuneSettings, {**table, "data": {"validation_fraction": 0.4}})
     said = Watch(note=[].append if notes is None else notes.append)
-    adiabat.tune(here / "model", here / "store", here / "pairs.jsonl", out, settings=settings, progress=said)
+    adiabat.tune(*inputs(here), out, settings=settings, progress=said)
 
 
 def test_tuning_compares_by_the_stated_similarity_and_the_tuned_model_states_it(
@@ -251,9 +247,7 @@ def test_a_softmax_takes_dot_products_and_refuses_distances(here: Path, tmp_path
         ConfigError,
         match=r"tune.loss.distance must be cosine or dot .* got euclidean, which .* states; set it",
     ):
-        adiabat.tune(
-            here / "model", here / "store", here / "pairs.jsonl", tmp_path / "third", settings=settings
-        )
+        adiabat.tune(*inputs(here), tmp_path / "third", settings=settings)
     assert not (tmp_path / "third").exists()
 
 

@@ -26,6 +26,7 @@ from tests.commands import (
     PAIRS,
     Said,
     assert_refused,
+    inputs,
     lines,
     listing,
     other_pairs,
@@ -140,7 +141,7 @@ def test_documents_judged_irrelevant_change_nothing(world: Path, tmp_path: Path)
 
 
 def test_bm25_is_compared_with_the_fusion_on_the_same_queries(world: Path) -> None:
-    target = adiabat.advise(world / "model", world / "store", world / "pairs.jsonl").target
+    target = adiabat.advise(*inputs(world)).target
     assert target.bm25 is not None
     assert target.fused is not None
     assert target.bm25_over_fused is not None
@@ -204,10 +205,7 @@ def test_queries_with_documents_of_training_are_left_out_if_enough_others_remain
 
 
 def test_queries_are_drawn_by_seed_and_equal_seeds_give_equal_figures(world: Path) -> None:
-    first, again, other = (
-        adiabat.advise(world / "model", world / "store", world / "pairs.jsonl", queries=12, seed=seed)
-        for seed in (0, 0, 1)
-    )
+    first, again, other = (adiabat.advise(*inputs(world), queries=12, seed=seed) for seed in (0, 0, 1))
     assert (first.target.queries, first.target.measured) == (20, 12)
     assert first.datasets == again.datasets
     assert first.target.untuned != other.target.untuned

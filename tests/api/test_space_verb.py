@@ -13,7 +13,7 @@ from adiabat.core.files import read_json
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.record import read_result
 from adiabat.results.space_result import SpaceResult
-from tests.commands import Said, listing, run_in_process, setting, write_world
+from tests.commands import Said, inputs, listing, run_in_process, setting, write_world
 from tests.tiny import save_tiny
 
 FEW = setting("space.resamples=100", "space.pairs=200", "space.folds=2")
@@ -81,12 +81,7 @@ def test_json_is_the_record(space: Callable[..., Said], tmp_path: Path) -> None:
 
 def test_a_baseline_stands_beside_with_its_own_documents(world: Path) -> None:
     found = adiabat.space(
-        world / "model",
-        world / "store",
-        world / "pairs.jsonl",
-        baseline=world / "other",
-        baseline_store=world / "other_store",
-        settings=SETTINGS,
+        *inputs(world), baseline=world / "other", baseline_store=world / "other_store", settings=SETTINGS
     )
     alone = adiabat.space(world / "other", world / "other_store", world / "pairs.jsonl", settings=SETTINGS)
     assert [one.before for one in found.numbers] == [one.after for one in alone.numbers]

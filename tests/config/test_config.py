@@ -401,9 +401,7 @@ DEEP = {
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_settings_nested_3000_deep_are_one_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "deep.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(
-        ConfigError, match="deep.toml: settings must nest at most a few tables or lists, got hundreds"
-    ):
+    with pytest.raises(ConfigError, match="deep.toml: settings must nest .* got hundreds"):
         read_settings(TuneSettings, tmp_path / "deep.toml")
     if " = " in text:
         key, _, value = text.partition(" = ")

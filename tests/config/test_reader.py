@@ -210,9 +210,7 @@ def test_twenty_thousand_unknown_keys_are_counted_and_the_first_advised_on(
         "[tune]\n" + "".join(f"learning_rte{n} = 1\n" for n in range(20_000)) + "[tunes]\na = 1\n",
         encoding="utf-8",
     )
-    with pytest.raises(
-        ConfigError, match=r"settings\.toml: 20001 faults: unknown key .*; did you mean .*; and 19991 more; "
-    ):
+    with pytest.raises(ConfigError, match=r"toml: 20001 faults: .* did you mean .*; and 19991 more; "):
         read_settings(TuneSettings, path)
     assert 0 < len(set(sought)) <= 10
 

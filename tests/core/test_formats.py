@@ -131,10 +131,7 @@ def test_formats_that_are_read_pass(number: int, tmp_path: Path) -> None:
 def test_a_record_without_a_checksum_is_old_and_not_damaged(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(json.dumps({"a": 1}), encoding="utf-8")
-    with pytest.raises(
-        DataError,
-        match=r"old\.json must have a checksum, got none: adiabat 0\.1 wrote it, or it was edited; redo",
-    ):
+    with pytest.raises(DataError, match=r"old\.json must have a checksum, got none: .*0\.1 .*; redo"):
         read_json(path, remedy="redo")
     assert read_json(path, remedy="redo", required=False) == {"a": 1}
 

@@ -176,10 +176,7 @@ def test_an_array_of_which_a_byte_is_another_is_refused(folder: Path, place: int
     content = bytearray((folder / "a.npy").read_bytes())
     content[place] ^= 1
     (folder / "a.npy").write_bytes(content)
-    with pytest.raises(
-        DataError,
-        match=r"/a\.npy must be undamaged, got ValueError: its content does not match.*; make it again$",
-    ):
+    with pytest.raises(DataError, match=r"/a\.npy .* its content does not match.*; make it again$"):
         read_array(folder / "a.npy", remedy="make it again")
     for cut in (0, 10, 100):
         (folder / "a.npy").write_bytes(content[:cut])
@@ -242,9 +239,7 @@ def test_a_row_that_is_gone_is_noticed_at_the_next_one(tmp_path: Path, gone: int
     path = tmp_path / "log.jsonl"
     lines = write_lines(path).splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:gone] + lines[gone + 1 :]))
-    with pytest.raises(
-        JobError, match=rf"log\.jsonl:{gone + 1} must be undamaged, got ValueError: .*; start anew"
-    ):
+    with pytest.raises(JobError, match=rf"log\.jsonl:{gone + 1} must be undamaged, .*; start anew"):
         rows_in(path)
 
 

@@ -183,10 +183,7 @@ def test_words_that_the_locale_cannot_read_are_shown_with_the_remedy(monkeypatch
     require_words(["search", word])
     monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
     require_words(["search", "metal"])
-    with pytest.raises(
-        ConfigError,
-        match="the locale must have the letters of métal; choose a locale of UTF-8, or set PYTHONUTF8=1",
-    ):
+    with pytest.raises(ConfigError, match="letters of métal; .*UTF-8, or set PYTHONUTF8=1"):
         require_words(["search", word])
 
 

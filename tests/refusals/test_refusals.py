@@ -15,6 +15,18 @@ from tests.refusals.world import write_mistakes
 
 Refused = tuple[str, *tuple[str, ...]]
 
+ON_PAIRS = "evaluate model store pairs.jsonl"
+ON_STS = "evaluate model --suite sts.toml"
+TUNED = "tune model store pairs.jsonl"
+RATED = "safe-rate model store pairs.jsonl"
+IMPORTED = "embed model corpus.jsonl --import vectors.npy --ids ids.txt"
+CHANGED = "embed model changed.jsonl --out store"
+FITTED = "distill fit --teacher model --student small"
+TRANSLATED = "distill multilingual --teacher model --student small --parallel"
+ABLATED = "distill ablate model --suite sts.toml"
+ADVISED = "advise model store pairs.jsonl"
+SPACED = "space model store pairs.jsonl"
+
 EMBED: list[Refused] = [
     ("embed", "Missing", "adiabat embed --help"),
     ("embed model", "CORPUS must be given"),
@@ -40,8 +52,8 @@ EMBED: list[Refused] = [
     ("embed other corpus.jsonl --out store", "with other settings", "weights", "choose another --out"),
     ("embed model corpus.jsonl --out model/new", "--out must be", "model/new lies in"),
     ("embed model corpus.jsonl --out store/new", "--out must be", "store/new lies in"),
-    ("embed model corpus.jsonl --import vectors.npy --ids ids.txt --out model/new", "model/new lies in"),
-    ("embed model corpus.jsonl --import vectors.npy --ids ids.txt --out store/new", "store/new lies in"),
+    (f"{IMPORTED} --out model/new", "model/new lies in"),
+    (f"{IMPORTED} --out store/new", "store/new lies in"),
     # Documents that are added, changed and deleted.
     ("embed --out store", "MODEL and CORPUS must be given"),
     ("embed model corpus.jsonl --append", "new must be a store"),
@@ -49,21 +61,21 @@ EMBED: list[Refused] = [
     ("embed model twice.jsonl --append --set store.dtype=float32 --out store", "store.dtype must", "float32"),
     ("embed model --out store --update", "CORPUS must be given"),
     ("embed model changed.jsonl --update", "new must be a store", "no such directory"),
-    ("embed model changed.jsonl --out store --update --append", "--append", "--update", "choose one"),
-    ("embed model changed.jsonl --out store --delete leaving.txt", "--delete", "--update", "MODEL, CORPUS"),
+    (f"{CHANGED} --update --append", "--append", "--update", "choose one"),
+    (f"{CHANGED} --delete leaving.txt", "--delete", "--update", "MODEL, CORPUS"),
     ("embed --delete leaving.txt --compact --out store", "--compact", "--delete"),
     ("embed --compact --out store --device cpu", "--compact", "--device"),
     ("embed --delete leaving.txt --out store --exist-ok", "--delete", "--exist-ok"),
     ("embed model changed.jsonl --update --out store --exist-ok", "--update", "--exist-ok"),
     ("embed --delete leaving.txt --out store --min-cosine 0.9", "--delete", "--min-cosine"),
     ("embed model changed.jsonl --update --out store --min-cosine 0.9", "store.min_cosine"),
-    ("embed model changed.jsonl --out store --update --missing drop", "--missing", "--delete"),
+    (f"{CHANGED} --update --missing drop", "--missing", "--delete"),
     ("embed --delete none.txt --out store", "none.txt", "ids must be a file"),
     ("embed --delete unknown.txt --out store", "store", '"d77"', "--missing drop", "compaction"),
     ("embed --delete leaving.txt --out store --set run.device=cuda", "data.ids alone"),
     ("embed --delete leaving.txt --out model", "model must be a store"),
-    ("embed model changed.jsonl --out store --update --set store.dtype=float32", "store.dtype", "float32"),
-    ("embed model changed.jsonl --out store --update --set encoder.document_prompt=x", "prompt", "store"),
+    (f"{CHANGED} --update --set store.dtype=float32", "store.dtype", "float32"),
+    (f"{CHANGED} --update --set encoder.document_prompt=x", "prompt", "store"),
 ]
 IMPORT: list[Refused] = [
     ("embed model corpus.jsonl --ids ids.txt", "--ids", "--import", "give both, or neither"),
@@ -80,18 +92,13 @@ IMPORT: list[Refused] = [
         '"d7" is zero',
     ),
     ("embed model corpus.jsonl --import vectors.npy --ids ids.txt", "encoder's at cosine >= 0.999"),
-    (
-        "embed model corpus.jsonl --import vectors.npy --ids ids.txt --set store.keep_texts=false",
-        "store.keep_texts must",
-    ),
-    (
-        "embed model corpus.jsonl --import vectors.npy --ids ids.txt --append --out store",
-        "--append encodes",
-        "--import takes vectors",
-    ),
+    (f"{IMPORTED} --set store.keep_texts=false", "store.keep_texts must"),
+    (f"{IMPORTED} --append --out store", "--append encodes", "--import takes vectors"),
     (
         "embed model changed.jsonl --append --import vectors.npy --out store",
-        *("--append", "--import", "--update"),
+        "--append",
+        "--import",
+        "--update",
     ),
 ]
 TUNE: list[Refused] = [
@@ -110,28 +117,23 @@ TUNE: list[Refused] = [
     ("tune model store unknown_doc.jsonl", "unknown_doc.jsonl:21", "d999", "adiabat embed"),
     ("tune model store empty_query.jsonl", 'empty_query.jsonl:21: "query" must not be empty'),
     ("tune model store split", "splits (train, validation), got none", "split?split=NAME"),
-    (
-        "tune model store pairs.jsonl --set data.validation=split",
-        "splits (train, validation), got none",
-        "split?split=NAME",
-    ),
+    (f"{TUNED} --set data.validation=split", "splits (train, validation), got none", "split?split=NAME"),
     # Settings.
-    ("tune model store pairs.jsonl --config none.toml", "none.toml must be a TOML file", "no such file"),
-    ("tune model store pairs.jsonl --config typo.toml", *("2 faults", "tune.learning_rate?", "run.seed?")),
-    ("tune model store pairs.jsonl --device cuda:63", "run.device must", "this machine", "'cuda:63'"),
-    ("tune model store pairs.jsonl --set 'tune.freeze=[\"embedings\"]'", '"embedings" must', ": embeddings"),
+    (f"{TUNED} --config none.toml", "none.toml must be a TOML file", "no such file"),
+    (f"{TUNED} --config typo.toml", *("2 faults", "tune.learning_rate?", "run.seed?")),
+    (f"{TUNED} --device cuda:63", "run.device must", "this machine", "'cuda:63'"),
+    (f"{TUNED} --set 'tune.freeze=[\"embedings\"]'", '"embedings" must', ": embeddings"),
     ('tune model store pairs.jsonl --set \'tune.freeze=["embeddings", "blocks[0:1]"]\'', "freeze must leave"),
-    ("tune model store pairs.jsonl --set data.validation_fraction=0.0001", "0 of 20 held out"),
+    (f"{TUNED} --set data.validation_fraction=0.0001", "0 of 20 held out"),
     (
-        "tune model store pairs.jsonl --recipe paper --set tune.negatives=random "
-        "--set tune.negatives.per_query=99",
+        f"{TUNED} --recipe paper --set tune.negatives=random --set tune.negatives.per_query=99",
         "at least 100 documents",
     ),
     # Where the job goes.
-    ("tune model store pairs.jsonl --out job", "job holds a job already", "--resume"),
-    ("tune model store pairs.jsonl --out store", "--out must be a new or empty directory", "store"),
-    ("tune model store pairs.jsonl --out a_file", "a_file is a file"),
-    ("tune model store pairs.jsonl --out a_file/x", "a_file/x", "choose another"),
+    (f"{TUNED} --out job", "job holds a job already", "--resume"),
+    (f"{TUNED} --out store", "--out must be a new or empty directory", "store"),
+    (f"{TUNED} --out a_file", "a_file is a file"),
+    (f"{TUNED} --out a_file/x", "a_file/x", "choose another"),
 ]
 EVALUATE: list[Refused] = [
     ("evaluate store model pairs.jsonl", "MODEL STORE DATA"),
@@ -140,39 +142,35 @@ EVALUATE: list[Refused] = [
     ("evaluate model store unknown_doc.jsonl", "unknown_doc.jsonl:21", "d999", "data.missing = drop"),
     ("evaluate model store no_qrels", "no_qrels must hold", "qrels/"),
     ("evaluate model store split", "splits (train, validation), got none", "split?split=NAME"),
-    ("evaluate model store pairs.jsonl --split dev", "split must be left out for pairs.jsonl"),
-    ("evaluate model store pairs.jsonl --device gpu", "run.device must be auto, cpu", "got 'gpu'"),
-    ("evaluate model store pairs.jsonl --set 'measure.report=[\"nGCD@10\"]'", "measure.report", "'nGCD@10'"),
+    (f"{ON_PAIRS} --split dev", "split must be left out for pairs.jsonl"),
+    (f"{ON_PAIRS} --device gpu", "run.device must be auto, cpu", "got 'gpu'"),
+    (f"{ON_PAIRS} --set 'measure.report=[\"nGCD@10\"]'", "measure.report", "'nGCD@10'"),
     # Baselines.
-    (
-        "evaluate model store pairs.jsonl --baseline other",
-        "stored by the baseline other too",
-        "--baseline-store DIR",
-    ),
-    ("evaluate model store pairs.jsonl --baseline-store store", "--baseline-store", "got store alone"),
-    (
-        "evaluate model store pairs.jsonl --baseline model --baseline-store store",
-        "--baseline-store store must serve a data set",
-    ),
-    ("evaluate model store pairs.jsonl --fail-on worse", "--fail-on worse", "--baseline MODEL"),
-    ("evaluate model store pairs.jsonl --fail-on better", "--fail-on", "better"),
+    (f"{ON_PAIRS} --baseline other", "stored by the baseline other too", "--baseline-store DIR"),
+    (f"{ON_PAIRS} --baseline-store store", "--baseline-store", "got store alone"),
+    (f"{ON_PAIRS} --baseline model --baseline-store store", "--baseline-store store must serve a data set"),
+    (f"{ON_PAIRS} --fail-on worse", "--fail-on worse", "--baseline MODEL"),
+    (f"{ON_PAIRS} --fail-on better", "--fail-on", "better"),
     # Retention sets.
-    ("evaluate model store pairs.jsonl --retain store", "--retain", "STORE and DATA", "got store"),
-    ("evaluate model store pairs.jsonl --retain=store", "--retain takes two words", "got store"),
-    ("evaluate model store pairs.jsonl --retain store ''", "--retain takes two words", "got store ''"),
-    ("evaluate model store pairs.jsonl --retain nowhere pairs.jsonl", "nowhere must be a store"),
+    (f"{ON_PAIRS} --retain store", "--retain", "STORE and DATA", "got store"),
+    (f"{ON_PAIRS} --retain=store", "--retain takes two words", "got store"),
+    (f"{ON_PAIRS} --retain store ''", "--retain takes two words", "got store ''"),
+    (f"{ON_PAIRS} --retain nowhere pairs.jsonl", "nowhere must be a store"),
     (
-        "evaluate model store pairs.jsonl --retain store pairs.jsonl",
+        f"{ON_PAIRS} --retain store pairs.jsonl",
         "--retain must be another data set than the target",
         "pairs.jsonl",
     ),
     (
-        "evaluate model store pairs.jsonl --retain store reordered.jsonl --baseline model",
-        *("--retain must be another data set than pairs.jsonl", "11 of the 21 rows of reordered.jsonl"),
+        f"{ON_PAIRS} --retain store reordered.jsonl --baseline model",
+        "--retain must be another data set than pairs.jsonl",
+        "11 of the 21 rows of reordered.jsonl",
     ),
     (
-        "evaluate model store pairs.jsonl --retain store corpus.jsonl --retain store corpus.jsonl",
-        *("--retain must", "corpus.jsonl twice", "leave one out"),
+        f"{ON_PAIRS} --retain store corpus.jsonl --retain store corpus.jsonl",
+        "--retain must",
+        "corpus.jsonl twice",
+        "leave one out",
     ),
     (
         "evaluate model store judged --split test --retain store judged",
@@ -183,46 +181,35 @@ EVALUATE: list[Refused] = [
         "evaluate model store 'two.jsonl?query=en' --retain store 'two.jsonl?query=en'",
         "--retain must be another data set than the target",
     ),
+    (f"{ON_PAIRS} --retain store law.csv", 'law.csv:1: must have "query", "positive"', "?NAME=COLUMN"),
     (
-        "evaluate model store pairs.jsonl --retain store law.csv",
-        'law.csv:1: must have "query", "positive"',
-        "?NAME=COLUMN",
+        f"{ON_PAIRS} --retain store 'law.csv?query=frage'",
+        '"frage" (query), "positive"',
+        'got "frage", "dokument"',
     ),
     (
-        "evaluate model store pairs.jsonl --retain store 'law.csv?query=frage'",
-        *('"frage" (query), "positive"', 'got "frage", "dokument"'),
+        f"{ON_PAIRS} --retain store 'law.csv?query=frage&positive=antwort'",
+        '"antwort" (positive)',
+        'got "frage", "dokument"',
     ),
-    (
-        "evaluate model store pairs.jsonl --retain store 'law.csv?query=frage&positive=antwort'",
-        *('"antwort" (positive)', 'got "frage", "dokument"'),
-    ),
-    ("evaluate model store pairs.jsonl --retain store 'law.csv?frage=query'", 'got "frage=query"'),
+    (f"{ON_PAIRS} --retain store 'law.csv?frage=query'", 'got "frage=query"'),
     # Where the evaluation goes.
     *(
-        (
-            f"evaluate model store pairs.jsonl --out {out}",
-            "--out must be",
-            f"{out} is a {out}",
-            "choose another",
-        )
+        (f"{ON_PAIRS} --out {out}", "--out must be", f"{out} is a {out}", "choose another")
         for out in ("job", "store", "model")
     ),
-    ("evaluate model store pairs.jsonl --out foreign", "--out must", "undamaged evaluation", "foreign"),
-    ("evaluate model store pairs.jsonl --out notes", "--out must be", "notes holds other files", "choose"),
+    (f"{ON_PAIRS} --out foreign", "--out must", "undamaged evaluation", "foreign"),
+    (f"{ON_PAIRS} --out notes", "--out must be", "notes holds other files", "choose"),
 ]
 SUITE: list[Refused] = [
     ("evaluate --suite sts.toml", "at least one model must be given"),
     ("evaluate model --suite none.toml", "none.toml must be a TOML file", "got no such file"),
     ("evaluate model --suite mteb-nine", "got mteb-nine", "mteb-eight?"),
-    ("evaluate model --suite sts.toml --split test", "--split has no effect with --suite"),
-    ("evaluate model --suite sts.toml --retain a b", "--retain has no effect with --suite"),
+    (f"{ON_STS} --split test", "--split has no effect with --suite"),
+    (f"{ON_STS} --retain a b", "--retain has no effect with --suite"),
     ("evaluate --suite sts.toml --run job1", "--run has no effect with --suite"),
-    ("evaluate model --suite sts.toml --baseline small", "suite.baseline must", "got small", "are model"),
-    (
-        "evaluate model --suite sts.toml --set 'measure.report=[\"nDGC\"]'",
-        "measure.report must",
-        "ir-measures",
-    ),
+    (f"{ON_STS} --baseline small", "suite.baseline must", "got small", "are model"),
+    (f"{ON_STS} --set 'measure.report=[\"nDGC\"]'", "measure.report must", "ir-measures"),
     ("evaluate nowhere --suite sts.toml", "must be", "nowhere"),
     ("evaluate bm25:klingon --suite sts.toml", "klingon"),
     ("evaluate model notes --suite sts.toml", "notes must be the directory of a model"),
@@ -242,23 +229,20 @@ ADVISE: list[Refused] = [
     ("advise store model pairs.jsonl", "MODEL STORE DATA"),
     ("advise model small_store pairs.jsonl", "width 16"),
     ("advise model store few.jsonl", "few must hold at least 10 queries", "got 9 of 9"),
-    ("advise model store pairs.jsonl --retain store few.jsonl", "few must hold at least 10", "got 9 of 9"),
+    (f"{ADVISED} --retain store few.jsonl", "few must hold at least 10", "got 9 of 9"),
     ("advise model store empty.jsonl", "empty.jsonl must hold at least one row"),
     ("advise model store absent.jsonl", "d20", "absent.jsonl:16"),
     ("advise model store split", "splits (train, validation), got none", "split?split=NAME"),
-    ("advise model store pairs.jsonl --retain store", "--retain takes two words"),
+    (f"{ADVISED} --retain store", "--retain takes two words"),
+    (f"{ADVISED} --retain store pairs.jsonl", "--retain must be another data set than the target"),
     (
-        "advise model store pairs.jsonl --retain store pairs.jsonl",
-        "--retain must be another data set than the target",
-    ),
-    (
-        "advise model store pairs.jsonl --retain store copy.jsonl",
+        f"{ADVISED} --retain store copy.jsonl",
         "--retain must be another data set than pairs.jsonl",
         "20 of the 20 rows of copy.jsonl",
     ),
-    ("advise model store pairs.jsonl --set advise.queries=9", "advise.queries must be", "10"),
-    ("advise model store pairs.jsonl --set run.device=tpu", "run.device must be auto, cpu", "'tpu'"),
-    ("advise model store pairs.jsonl --out notes", "--out must be", "notes holds other files"),
+    (f"{ADVISED} --set advise.queries=9", "advise.queries must be", "10"),
+    (f"{ADVISED} --set run.device=tpu", "run.device must be auto, cpu", "'tpu'"),
+    (f"{ADVISED} --out notes", "--out must be", "notes holds other files"),
 ]
 TRAIN: list[Refused] = [
     ("train", "Missing", "adiabat train --help"),
@@ -284,60 +268,41 @@ SPACE: list[Refused] = [
     ("space model store one.jsonl", "at least 20 different positives, got 1 of"),
     ("space model store grid.jsonl", "QUERIES must be", "got the language grid grid.jsonl"),
     ("space model store split", "splits (train, validation), got none", "split?split=NAME"),
-    ("space model store pairs.jsonl --baseline small", "must be stored by the baseline small too"),
+    (f"{SPACED} --baseline small", "must be stored by the baseline small too"),
     (
-        "space model store pairs.jsonl --baseline-store small_store",
+        f"{SPACED} --baseline-store small_store",
         "--baseline-store must come with --baseline",
         "got small_store alone",
     ),
     (
-        "space model store pairs.jsonl --baseline model --baseline-store small_store",
+        f"{SPACED} --baseline model --baseline-store small_store",
         "--baseline-store small_store must serve a data set",
     ),
 ]
 SAFE_RATE: list[Refused] = [
-    ("safe-rate model store pairs.jsonl --probes nowhere.txt", "nowhere.txt must exist, got no such file"),
-    ("safe-rate model store pairs.jsonl --set rate_search.low=1", "rate_search.low must", "got 1 and 1e-05"),
-    (
-        "safe-rate model store pairs.jsonl --set rate_search.count=1",
-        "rate_search.count must be >= 2, got 1",
-        "10",
-    ),
-    (
-        "safe-rate model store pairs.jsonl --set rate_search.count=100000000",
-        "rate_search.count must be <= 1000, got 100000000",
-    ),
-    (
-        "safe-rate model store pairs.jsonl --set guard.limit=loud",
-        "guard.limit must",
-        '> 0, or "noise"',
-        "'loud'",
-    ),
+    (f"{RATED} --probes nowhere.txt", "nowhere.txt must exist, got no such file"),
+    (f"{RATED} --set rate_search.low=1", "rate_search.low must", "got 1 and 1e-05"),
+    (f"{RATED} --set rate_search.count=1", "rate_search.count must be >= 2, got 1", "10"),
+    (f"{RATED} --set rate_search.count=100000000", "rate_search.count must be <= 1000, got 100000000"),
+    (f"{RATED} --set guard.limit=loud", "guard.limit must", '> 0, or "noise"', "'loud'"),
     *(
-        (
-            f"safe-rate model store pairs.jsonl --set '{assignment}'",
-            *("searches for tune.learning_rate", "by --set", "leave it out"),
-        )
+        (f"{RATED} --set '{assignment}'", *("searches for tune.learning_rate", "by --set", "leave it out"))
         for assignment in (
             "tune.learning_rate=1e-6",
             "tune . learning_rate=1e-6",
             "tune={learning_rate=1e-6}",
         )
     ),
-    ("safe-rate model store pairs.jsonl --set guard=false", "guard must be on", "drift, got false"),
+    (f"{RATED} --set guard=false", "guard must be on", "drift, got false"),
     (
-        "safe-rate model store pairs.jsonl --set guard.probes=some.txt --probes other.txt",
-        *("guard.probes must be given once", "some.txt by --set", "other.txt by --probes"),
+        f"{RATED} --set guard.probes=some.txt --probes other.txt",
+        "guard.probes must be given once",
+        "some.txt by --set",
+        "other.txt by --probes",
     ),
-    (
-        "safe-rate model store pairs.jsonl --set tune.method=lora --set tune.method.rank=1000",
-        "rank must be <= ",
-    ),
-    ("safe-rate model store pairs.jsonl --set 'tune.freeze=[\"nothing\"]'", '"nothing" must'),
-    (
-        "safe-rate model store pairs.jsonl --set tune.negatives.difficulty=9",
-        "at least tune.negatives.difficulty = 9 negatives",
-    ),
+    (f"{RATED} --set tune.method=lora --set tune.method.rank=1000", "rank must be <= "),
+    (f"{RATED} --set 'tune.freeze=[\"nothing\"]'", '"nothing" must'),
+    (f"{RATED} --set tune.negatives.difficulty=9", "at least tune.negatives.difficulty = 9 negatives"),
 ]
 SCALING: list[Refused] = [
     ("scaling gone.toml", "gone.toml must be a TOML file"),
@@ -387,39 +352,22 @@ DISTILL: list[Refused] = [
 TAUGHT: list[Refused] = [
     ("distill fit --texts corpus.jsonl", "distill.teachers must be given", "distill.student must be given"),
     ("distill fit --teacher model --student small", "data.texts must be given", "--texts or --queries"),
-    ("distill fit --teacher model --student small --texts gone.jsonl", "gone.jsonl must exist"),
-    (
-        "distill fit --teacher model --student small --texts corpus.jsonl --set train.loss=hinge",
-        "train.loss must be",
-        "'hinge'",
-    ),
-    ("distill multilingual --teacher model --student small --parallel gone.en,gone.de", "gone.en must exist"),
-    (
-        "distill multilingual --teacher model --student small --parallel corpus.jsonl",
-        'corpus.jsonl:1: must have a text in "en"',
-    ),
-    (
-        "distill multilingual --teacher model --student small --parallel parallel.jsonl --languages fr",
-        "languages must be of the parallel texts (de), got fr",
-    ),
+    (f"{FITTED} --texts gone.jsonl", "gone.jsonl must exist"),
+    (f"{FITTED} --texts corpus.jsonl --set train.loss=hinge", "train.loss must be", "'hinge'"),
+    (f"{TRANSLATED} gone.en,gone.de", "gone.en must exist"),
+    (f"{TRANSLATED} corpus.jsonl", 'corpus.jsonl:1: must have a text in "en"'),
+    (f"{TRANSLATED} parallel.jsonl --languages fr", "languages must be of the parallel texts (de), got fr"),
 ]
 ABLATE: list[Refused] = [
     ("distill ablate model", "ablate.suite must be given"),
     ("distill ablate model --suite gone.toml", "gone.toml must exist"),
     ("distill ablate model --suite faulty.toml", "task likeness: pairs.jsonl:1 must have", '"score" (score)'),
-    ("distill ablate model --suite sts.toml --texts gone.jsonl", "gone.jsonl must exist"),
-    (
-        "distill ablate model --suite sts.toml --set static.weighting.corpus=gone.jsonl",
-        "gone.jsonl must exist",
-    ),
-    (
-        "distill ablate model --suite sts.toml --set static.vocabulary=gone.txt",
-        "static.vocabulary must",
-        "gone.txt",
-    ),
-    ("distill ablate model --suite sts.toml --set static.reduction.dims=99", "dims must be at most 32"),
-    ("distill ablate model --suite sts.toml --set static.pooling=last", "static.pooling must be left out"),
-    ("distill ablate model --suite sts.toml --out model", "--out must be a new or empty directory"),
+    (f"{ABLATED} --texts gone.jsonl", "gone.jsonl must exist"),
+    (f"{ABLATED} --set static.weighting.corpus=gone.jsonl", "gone.jsonl must exist"),
+    (f"{ABLATED} --set static.vocabulary=gone.txt", "static.vocabulary must", "gone.txt"),
+    (f"{ABLATED} --set static.reduction.dims=99", "dims must be at most 32"),
+    (f"{ABLATED} --set static.pooling=last", "static.pooling must be left out"),
+    (f"{ABLATED} --out model", "--out must be a new or empty directory"),
 ]
 OTHER: list[Refused] = [
     ("inspect split", "splits (train, validation), got none", "split?split=NAME"),
@@ -429,15 +377,15 @@ NO_FILE = "must be a file or a folder, got a device, pipe or socket"
 PIPES: list[Refused] = [
     (command, file, NO_FILE)
     for command, file in (
-        ("tune model store pairs.jsonl --config pipe.toml", "pipe.toml"),
+        (f"{TUNED} --config pipe.toml", "pipe.toml"),
         ("train pipe.toml", "pipe.toml"),
         ("evaluate model --suite pipe.toml", "pipe.toml"),
         ("embed model corpus.jsonl --import vectors.npy --ids pipe.txt", "pipe.txt"),
         ("embed model corpus.jsonl --import vectors.npy --ids pipe.npy", "pipe.npy"),
         ("embed model corpus.jsonl --import vectors.npy --ids pipe.json", "pipe.json"),
         ("embed model corpus.jsonl --import pipe.npy --ids ids.txt", "pipe.npy"),
-        ("evaluate model store pairs.jsonl --retain store pipe.jsonl", "pipe.jsonl"),
-        ("tune model store pairs.jsonl --set guard.probes=pipe.jsonl", "pipe.jsonl"),
+        (f"{ON_PAIRS} --retain store pipe.jsonl", "pipe.jsonl"),
+        (f"{TUNED} --set guard.probes=pipe.jsonl", "pipe.jsonl"),
         ("tune piped_config store pairs.jsonl", "piped_config/config.json"),
         ("search store hello --model piped_tokenizer", "piped_tokenizer/tokenizer.json"),
         ("search piped_manifest hello --model model", "piped_manifest/manifest.json"),
