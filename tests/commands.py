@@ -81,6 +81,13 @@ def run_in_process(
 
 
 @pytest.fixture
+def own_world(tmp_path: Path) -> Path:
+    """For files of tests that import it as `world`: one for each test, which may change it."""
+    write_world(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """For files of tests that import it: their `world`, in which they run."""
     monkeypatch.chdir(world)

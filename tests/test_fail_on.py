@@ -18,11 +18,13 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import DatasetResult, Result
 from adiabat.results.record import read_result
 from adiabat.results.verdict import Reason
-from tests.commands import Run, assert_refused, evaluate, lines, other_pairs, setting, write_world
+from tests.commands import Run, assert_refused, evaluate, lines, other_pairs, own_world, setting
 from tests.commands import here as here
 from tests.commands import run as run
 from tests.report.sample_results import make_dataset, make_grid, make_result, with_reasons
 from tests.tiny import tiny_encoder
+
+world = own_world
 
 BETTER = make_dataset("cs", "target", 0.5, 0.6)
 HELD = make_dataset("law", "retain", 0.5, 0.5, half_width=0.004)
@@ -52,12 +54,6 @@ def test_what_fails_is_worse_or_undecided(
 ) -> None:
     result = make_result(*datasets)
     assert (result.failing("worse"), result.failing("undecided")) == (worse, undecided)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Path:
-    write_world(tmp_path)
-    return tmp_path
 
 
 def test_a_failing_evaluation_is_written_and_ends_with_code_3(here: Path, run: Run) -> None:

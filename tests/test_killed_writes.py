@@ -4,31 +4,19 @@
 went wrong.
 """
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from adiabat.api.repeated import RECORD
 from adiabat.core.provenance import CHECKED
-from tests.commands import DOCUMENTS, Run, evaluate, lines, setting, write_world
+from tests.commands import DOCUMENTS, Run, evaluate, lines, own_world, setting
 from tests.commands import here as here
 from tests.commands import run as run
 from tests.pages import no_page as no_page
 from tests.tiny import files_of
 
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    write_world(folder)
-    return folder
-
-
-@pytest.fixture
-def world(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path, dirs_exist_ok=True))
-
+world = own_world
 
 RESAMPLES = setting("measure.resamples=100")
 

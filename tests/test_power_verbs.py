@@ -18,15 +18,11 @@ from adiabat.results.record import read_result
 from adiabat.stats.power import SPREAD, power_of
 from adiabat.store.addressing import address
 from adiabat.store.vector_store import Store
-from tests.commands import Run, evaluate, setting, tune, write_world
+from tests.commands import Run, evaluate, own_world, setting, tune
 from tests.commands import here as here
 from tests.commands import run as run
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Path:
-    write_world(tmp_path)
-    return tmp_path
+world = own_world
 
 
 def tuned() -> None:

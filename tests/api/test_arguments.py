@@ -32,8 +32,11 @@ from adiabat.core.progress import Watch
 from adiabat.data.records import text_id
 from adiabat.distillation import student
 from adiabat.results.record import read_result
-from tests.commands import lines, other_pairs, write_world
+from tests.commands import here as here
+from tests.commands import lines, other_pairs, own_world
 from tests.pages import no_page as no_page
+
+world = own_world
 
 ROWS = [{"_id": "a", "text": "one", "year": 1}, {"_id": "b", "text": "two", "year": None}]
 
@@ -263,13 +266,6 @@ def test_a_key_of_several_sections_is_the_verbs_own_or_asks_for_one() -> None:
         "distance": None,
     }
     assert tuned.tune.negatives == Negatives(kind="hardest", per_query=2)
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_world(tmp_path)
-    return tmp_path
 
 
 def test_what_a_function_returns_stands_for_its_path(here: Path) -> None:

@@ -13,14 +13,10 @@ import pytest
 import adiabat
 from adiabat.core.errors import DataError, StoreError
 from adiabat.data.records import text_id
-from tests.commands import write_world
+from tests.commands import here as here
+from tests.commands import own_world
 
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_world(tmp_path)
-    return tmp_path
+world = own_world
 
 
 @pytest.mark.parametrize("kind", [list, tuple, pandas.Series, polars.Series, iter])

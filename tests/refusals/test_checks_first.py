@@ -14,17 +14,12 @@ import adiabat
 from adiabat.core.errors import ConfigError, JobError, ModelError, StoreError
 from adiabat.dual_encoder import train as train_module
 from adiabat.models import model_names
-from tests.commands import listing, write_world
+from tests.commands import here as here
+from tests.commands import listing, own_world
 from tests.refusals import without_torch
 from tests.refusals.world import write_mistakes
 
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_world(tmp_path)
-    return tmp_path
-
+world = own_world
 
 ABSENT = "no/such/model"
 
