@@ -237,6 +237,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
     for line in panel.lines:
         _draw_line(axes, line)
     if panel.failed:
+        # Failed runs have no height: their marks stand on the lower edge.
         edge, label = axes.get_xaxis_transform(), "a run failed"
         axes.plot(
             panel.failed,
@@ -298,6 +299,7 @@ def _draw_line(axes: "Axes", line: Line) -> None:
     for (x, _), ends in zip(line.points, line.intervals, strict=False):
         if ends is not None:
             axes.plot([x, x], ends, color=line.colour, linewidth=1.2, alpha=0.6, zorder=1.5)
+    # A curve is interrupted at NaN.
     points = np.array([(x, np.nan if y is None else y) for x, y in line.points], dtype=np.float64)
     axes.plot(
         *points.T,

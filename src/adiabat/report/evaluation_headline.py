@@ -211,6 +211,7 @@ def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
         loss = _possible_loss(change)
         if dataset.role == "retain" and change.verdict == "undecided" and loss > 0:
             size = number(loss, digits=3)
+            # Over a baseline of 0, a loss has no percentage.
             if change.before:
                 size = f"{100 * loss / change.before:.1f}{NO_BREAK}%"
             losses.append(f"{size} ({named(dataset.name)}, {change.measure})")
@@ -230,6 +231,7 @@ def _possible_loss(change: Change) -> float:
 def _other_measures_worse(dataset: DatasetResult) -> str:
     """The measures beside the main one that got worse, unless the main one did too."""
     main, worse = dataset.main_change(), []
+    # If the main measure got worse, the verdict says so already.
     for change in dataset.changes:
         if change.verdict == "worse" and change is not main:
             worse.append(f"{change.measure} by {change.similarity} ({improvement(change)})")

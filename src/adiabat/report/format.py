@@ -208,6 +208,7 @@ def millions(parameters: int) -> str:
 def difference_tick(value: float) -> str:
     """A difference for a tick label, with just enough decimals for a round number."""
     decimals = 0
+    # The tolerance covers what rounding leaves of 0.1 + 0.2.
     while decimals < 4 and abs(value - round(value, decimals)) >= 1e-9:
         decimals += 1
     return signed(value, decimals=decimals)

@@ -78,6 +78,7 @@ def headline(result: SafeRate) -> str:
     ends = [(trial.left_at, ended(trial)) for trial in at_next if trial.left_at is not None]
     fate = ""
     if ends:
+        # Of several runs at that rate, the one that ended first is told.
         step, how = min(ends)
         outcome = "drift exceeds it" if how == "left" else "a run diverged"
         fate = f"; at {setting(at_next[0].rate)}, {outcome} after {counted(step, 'step')}"

@@ -78,6 +78,7 @@ def _panel(title: str, across: str, up: str, lines: Sequence[Line], *, log: str 
     for line in lines:
         if line.style == "-" and line.marker:
             marked |= {x for x, _ in line.points}
+    # Labels of many or of close points would overlap.
     ticks = sorted(marked)
     if len(ticks) > MOST_TICKS or any(high < low * APART for low, high in pairwise(ticks)):
         ticks = []
@@ -88,6 +89,7 @@ def _panel(title: str, across: str, up: str, lines: Sequence[Line], *, log: str 
 def _tick(value: float) -> str:
     """A count with a unit of thousands; other numbers with two digits."""
     if value >= 1e12:
+        # As 2e15, not 2e+15: ticks are narrow.
         return f"{value:.2g}".replace("e+", "e")
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit and value >= 1e4:

@@ -127,6 +127,7 @@ def _of_machine(advice: Advice, seconds: float) -> Iterator[str]:
     )
     if advice.budget_seconds is None:
         return
+    # Time grows with FLOPs: the budget over this factor takes the requested time.
     slower = seconds / advice.budget_seconds
     if not 1 / UNLIKE < slower < UNLIKE:
         yield (

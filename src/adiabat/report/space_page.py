@@ -197,6 +197,7 @@ def _histogram(
     """The shares of values in each bin, with the medians."""
     spreads = []
     for model, side in ((distribution.after, "after"), (distribution.before, "before")):
+        # Without a defined value there are no shares.
         if model and model.total:
             shares = [count / model.total for count in model.counts]
             side_label = side if distribution.before else ""

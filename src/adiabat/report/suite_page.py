@@ -132,6 +132,7 @@ def _compared_in_terminal(view: Overview, score: Score) -> tuple[Cell, Cell]:
     pairing = view.pairings.get((score.task, score.model))
     if pairing is not None:
         return pair_cell(texts.difference(pairing.change, least=3)), verdict_cell(pairing.verdict)
+    # A model without a comparison trained on the task, is the reference, or was not compared.
     if not score.is_proof:
         return Cell(DASH), Cell("trained on it", tone="muted", badge=True)
     if ranking.against != score.model:

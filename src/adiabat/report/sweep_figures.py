@@ -164,6 +164,7 @@ def _is_tied(cases: Sequence[Case], first: int, second: int) -> bool:
 def _axis(setting: Setting, label: str, positions: set[float]) -> charts.Panel:
     values, scale = sorted(positions), scale_of(setting)
     positive = [value for value in values if value > 0]
+    # Every n-th value has a tick, n rounded up, so that they are not too many.
     return charts.Panel(
         [],
         cut_name(label, limit=60),
@@ -185,6 +186,7 @@ def scale_of(setting: Setting) -> str:
         return "linear"
     if max(positive) / min(positive) < _LOG_FROM and not setting.name.endswith("learning_rate"):
         return "linear"
+    # 0 has no logarithm; `symlog` is linear near it.
     return "log" if len(positive) == len(values) else "symlog"
 
 

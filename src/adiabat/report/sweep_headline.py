@@ -92,6 +92,7 @@ def _open_loss(result: SweepResult) -> str:
         for outcome in run.tasks:
             interval = outcome.main.improvement_interval
             if outcome.task in result.others and interval is not None and not outcome.main.not_worse:
+                # The low end of an improvement is the largest loss, with its sign turned.
                 losses.append((-interval[0], outcome.task))
     loss, task = max(losses, default=(0.0, ""))
     return text_of("sweep", "open-loss", loss=f"{loss:.1f}", task=named(task)) if loss > 0 else ""

@@ -279,6 +279,7 @@ def pair_columns(result: SweepResult) -> list[CaseColumn]:
                 figures[f"{task}: {comparison} {similarity}, {side}"] = (
                     getattr(found[0], side) if found else None
                 )
+            # The column is sorted by the pairs that are better less those that are worse.
             improved, worsened, *by_z = figures.values()
             net = None if improved is None or worsened is None else improved - worsened
             column.add(Cell(_sides(improved, worsened), [f"z {_sides(*by_z)}"], value=net), figures)

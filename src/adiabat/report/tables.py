@@ -275,6 +275,7 @@ class _InTerminal:
             head = separator.join([column.head, *column.sub])
             cells = "\n".join(text.plain for text in texts)
             if column.kind == "number":
+                # As wide as the longest word of the head and the longest number: neither is broken.
                 parts = _BREAKS.split(head) if separator == "\n" else [head]
                 width = _longest([*parts, *cells.split("\n")])
                 grid.add_column(Text(head, no_wrap=False), justify="right", no_wrap=True, width=width)

@@ -184,6 +184,7 @@ def _thinned(record: TrainingRecord) -> list[tuple[float, float | None]]:
     """
     points = np.array(record.loss, dtype=np.float64)
     groups = np.array_split(points, min(len(points), MOST_POINTS))
+    # Of steps and of losses: a mean loss stands at the mean of its steps.
     means = [points_of.mean(axis=0) for points_of in groups]
     steps_per_epoch = 1.0
     if record.epochs > 0 and record.steps > 0:
