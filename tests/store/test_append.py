@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,17 +15,13 @@ from adiabat.store.append import add_documents
 from adiabat.store.commit import finish_change
 from adiabat.store.manifest import HEADER_BYTES
 from adiabat.store.vector_store import Store
-from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
+from tests.fake_encoder import FakeEncoder, files_of_store
 from tests.refused import refused
 from tests.store.crashes import CutError, crashes_of, raising
-from tests.store.worlds import OLD, numbered
+from tests.store.worlds import OLD, build, numbered
 
 NEW = numbered(10, "n", "new")
 LATER = [Document("later", "later")]
-
-
-def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
-    return fake_store(out, documents, source="old", **options).store
 
 
 def append(path: Path, documents: list[Document] = NEW, *, encoder: FakeEncoder | None = None) -> Store:

@@ -14,7 +14,7 @@ from adiabat.core.errors import StoreError
 from adiabat.store import imports as imports_module
 from tests.imported import import_vectors
 from tests.refused import refused
-from tests.store.test_imports import IDS, assert_holds, imported, own_vectors, vector_column
+from tests.store.worlds import IDS, assert_holds, imported, own_vectors, vector_column
 
 
 def tensors(*shape: int, dtype: Any = np.float32) -> pa.Array:

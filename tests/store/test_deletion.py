@@ -24,11 +24,11 @@ from adiabat.store.commit import Change
 from adiabat.store.deletion import Deletion, compact_store, delete_documents
 from adiabat.store.vector_store import Store
 from tests.commands import listing
-from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
+from tests.fake_encoder import FakeEncoder, files_of_store
 from tests.imported import import_vectors
 from tests.refused import refused
 from tests.store.crashes import CutError, crashes_of, files_of_at_most, raising, require_half_done
-from tests.store.worlds import CORPUS, FINAL, GONE, OLD, content, numbers, vectors_of
+from tests.store.worlds import CORPUS, FINAL, GONE, OLD, build, content, numbers, vectors_of
 
 # The first readers of version 2 take these keys alone, and call a store with any other damaged.
 KEYS_OF_VERSION_2 = {
@@ -42,10 +42,6 @@ FILES_OF_VERSION_2 = {
     name: {"size", "sha256", "start"}
     for name in ("ids.arrow", "id_index.npy", "texts.arrow", "text_hashes.bin")
 }
-
-
-def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
-    return fake_store(out, documents, source="old", **options).store
 
 
 def update(

@@ -18,7 +18,6 @@ from jaxtyping import Float
 
 from adiabat.core.errors import MissingDependencyError, StoreError
 from adiabat.core.files import write_json
-from adiabat.core.provenance import CHECKED
 from adiabat.data.records import Document, Side
 from adiabat.store import imports as imports_module
 from adiabat.store.append import add_documents
@@ -28,20 +27,7 @@ from tests.forks import exit_code
 from tests.imported import import_vectors
 from tests.refused import refused
 from tests.store.crashes import DISK_IS_FULL, on_full_disk
-from tests.store.worlds import names, vectors_of
-
-IDS = ["a", "ב", "ج d", "🧭", "e", "f", "7"]
-DOCUMENTS = [Document(doc_id, f"text of {doc_id}") for doc_id in IDS]
-
-
-def own_vectors(encoder: FakeEncoder | None = None) -> np.ndarray:
-    return vectors_of(DOCUMENTS, encoder)
-
-
-def imported(folder: Path, vectors: np.ndarray | None = None, **options: Any) -> Store:
-    """Import vectors, by default with ids, into a store of the folder."""
-    np.save(folder / "v.npy", own_vectors() if vectors is None else vectors, allow_pickle=True)
-    return import_vectors(folder / "v.npy", folder / "s", **{"ids": IDS, **options})
+from tests.store.worlds import DOCUMENTS, IDS, assert_holds, imported, names, own_vectors, vector_column
 
 
 def write_arrow_ids(path: Path) -> None:
@@ -58,22 +44,6 @@ ID_FILES: dict[str, Callable[[Path], object]] = {
     "ids.arrow": write_arrow_ids,
     "ids.parquet": lambda path: pq.write_table(pa.table({"other": IDS, "id": IDS}), path),
 }
-
-
-def assert_holds(store: Store, vectors: np.ndarray | None = None) -> None:
-    assert store.doc_ids(range(store.count)) == IDS
-    assert store.rows([*IDS, "unknown"]).tolist() == [*range(7), -1]
-    wanted = own_vectors() if vectors is None else vectors
-    assert np.array_equal(store.gather(range(7)), wanted.astype(store.dtype).astype(np.float32))
-    store.verify()
-    wanted = {
-        "id_index.npy",
-        "ids.arrow",
-        "manifest.json",
-        "vectors.npy",
-        *(["texts.arrow", "text_hashes.bin"] if store.has_texts else []),
-    }
-    assert {path.name for path in store.path.iterdir()} - {CHECKED} == wanted
 
 
 @pytest.mark.parametrize("name", ID_FILES)
@@ -111,15 +81,6 @@ def _typed(column: Any) -> pa.Array:
         first = next((value[0] for value in column if value), 1.0)
         return pa.array(column, pa.list_(pa.float64() if isinstance(first, float) else pa.int64()))
     return pa.array(column) if isinstance(column, list) else column
-
-
-def vector_column(kind: str) -> pa.Array:
-    flat = pa.array(own_vectors().ravel())
-    if kind == "fixed":
-        return pa.FixedSizeListArray.from_arrays(flat, 8)
-    if kind == "large":
-        return pa.LargeListArray.from_arrays(np.arange(0, 57, 8), flat)
-    return pa.ListArray.from_arrays(np.arange(0, 57, 8, dtype=np.int32), flat)
 
 
 @pytest.mark.parametrize("kind", ["list", "large", "fixed"])

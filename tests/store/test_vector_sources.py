@@ -12,7 +12,7 @@ from adiabat.core.errors import StoreError
 from adiabat.store import imports as imports_module
 from tests.imported import import_vectors
 from tests.refused import refused
-from tests.store.test_imports import IDS, assert_holds, own_vectors
+from tests.store.worlds import IDS, assert_holds, own_vectors
 
 
 def faiss_index(kind: str) -> Any:

@@ -15,11 +15,11 @@ from adiabat.store.append import add_documents
 from adiabat.store.commit import Change
 from adiabat.store.deletion import Deletion, compact_store
 from adiabat.store.vector_store import Store
-from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
+from tests.fake_encoder import FakeEncoder, files_of_store
 from tests.imported import import_vectors, update_from_vectors
 from tests.refused import refused
 from tests.store.crashes import crashes_of
-from tests.store.worlds import CORPUS, FINAL, GONE, OLD, content, numbers, vectors_of
+from tests.store.worlds import CORPUS, FINAL, GONE, OLD, build, content, numbers, vectors_of
 
 USUAL: dict[str, Any] = {
     "documents": CORPUS,
@@ -27,10 +27,6 @@ USUAL: dict[str, Any] = {
     "deletion": GONE,
     "source": "new",
 }
-
-
-def build(out: Path, documents: list[Document] = OLD) -> Store:
-    return fake_store(out, documents, source="old").store
 
 
 def update(

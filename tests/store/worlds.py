@@ -1,9 +1,12 @@
 """Stores that several tests build, change, search and read."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from adiabat.core.provenance import CHECKED
 from adiabat.data.records import Document
 from adiabat.models.embedding_head import Similarity
 from adiabat.store.commit import Change
@@ -11,7 +14,7 @@ from adiabat.store.deletion import Deletion
 from adiabat.store.manifest import StoreDtype
 from adiabat.store.search import score_rows
 from adiabat.store.vector_store import Store
-from tests.fake_encoder import FakeEncoder
+from tests.fake_encoder import FakeEncoder, fake_store
 from tests.imported import import_vectors
 
 
@@ -42,6 +45,10 @@ GONE = Deletion(("d2", "d6"))
 FINAL = [OLD[0], OLD[3], OLD[4], *CORPUS[1:]]
 
 
+def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
+    return fake_store(out, documents, source="old", **options).store
+
+
 def content(store: Store) -> dict[str, object]:
     """What readers of a store see."""
     rows = np.arange(store.count)
@@ -62,6 +69,47 @@ def content(store: Store) -> dict[str, object]:
 
 def numbers(change: Change) -> tuple[int, ...]:
     return change.new, change.replaced, change.unchanged, change.deleted
+
+
+# --- Vectors that are imported ---
+
+IDS = ["a", "ב", "ج d", "🧭", "e", "f", "7"]
+DOCUMENTS = [Document(doc_id, f"text of {doc_id}") for doc_id in IDS]
+
+
+def own_vectors(encoder: FakeEncoder | None = None) -> np.ndarray:
+    return vectors_of(DOCUMENTS, encoder)
+
+
+def imported(folder: Path, vectors: np.ndarray | None = None, **options: Any) -> Store:
+    """Import vectors, by default with ids, into a store of the folder."""
+    np.save(folder / "v.npy", own_vectors() if vectors is None else vectors, allow_pickle=True)
+    return import_vectors(folder / "v.npy", folder / "s", **{"ids": IDS, **options})
+
+
+def assert_holds(store: Store, vectors: np.ndarray | None = None) -> None:
+    assert store.doc_ids(range(store.count)) == IDS
+    assert store.rows([*IDS, "unknown"]).tolist() == [*range(7), -1]
+    wanted = own_vectors() if vectors is None else vectors
+    assert np.array_equal(store.gather(range(7)), wanted.astype(store.dtype).astype(np.float32))
+    store.verify()
+    wanted = {
+        "id_index.npy",
+        "ids.arrow",
+        "manifest.json",
+        "vectors.npy",
+        *(["texts.arrow", "text_hashes.bin"] if store.has_texts else []),
+    }
+    assert {path.name for path in store.path.iterdir()} - {CHECKED} == wanted
+
+
+def vector_column(kind: str) -> pa.Array:
+    flat = pa.array(own_vectors().ravel())
+    if kind == "fixed":
+        return pa.FixedSizeListArray.from_arrays(flat, 8)
+    if kind == "large":
+        return pa.LargeListArray.from_arrays(np.arange(0, 57, 8), flat)
+    return pa.ListArray.from_arrays(np.arange(0, 57, 8, dtype=np.int32), flat)
 
 
 # --- A store that is searched ---
