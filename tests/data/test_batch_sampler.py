@@ -1,6 +1,7 @@
 """The endless stream of rows, and the random numbers of a step; and the batches of a validation."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,27 +155,23 @@ def test_one_text_less_exchanges_at_most_one_row_of_each_batch(gone: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("rule", "temperature", "shares"),
+    ("sizes", "rule", "options", "shares"),
     [
-        ("proportional", 1.0, [0.1, 0.9]),
-        ("equal", 1.0, [0.5, 0.5]),
+        ([100, 900], "proportional", {}, [0.1, 0.9]),
+        ([100, 900], "equal", {}, [0.5, 0.5]),
         # 100^(1/2) = 10 and 900^(1/2) = 30.
-        ("temperature", 2.0, [0.25, 0.75]),
-        ("temperature", 1.0, [0.1, 0.9]),
+        ([100, 900], "temperature", {"temperature": 2.0}, [0.25, 0.75]),
+        ([100, 900], "temperature", {"temperature": 1.0}, [0.1, 0.9]),
+        # (10^9)^(10^-6) = exp(2.0723e-5), and 1 / (1 + exp(x)) is about 1 / 2 - x / 4.
+        ([1, 10**9], "temperature", {"temperature": 1e6}, [0.5 - 5.1808e-6, 0.5 + 5.1808e-6]),
+        # Weights that are given need not add up to one.
+        ([5, 5, 5], "weights", {"weights": [2.0, 1.0, 1.0]}, [0.5, 0.25, 0.25]),
     ],
 )
-def test_shares_by_hand(rule: MixtureRule, temperature: float, shares: list[float]) -> None:
-    assert source_weights([100, 900], rule=rule, temperature=temperature).tolist() == pytest.approx(shares)
-
-
-def test_a_hot_temperature_is_nearly_equal() -> None:
-    assert source_weights([1, 10**9], rule="temperature", temperature=1e6).tolist() == pytest.approx(
-        [0.5, 0.5], abs=1e-5
-    )
-
-
-def test_given_weights_need_not_add_up_to_one() -> None:
-    assert source_weights([5, 5, 5], rule="weights", weights=[2.0, 1.0, 1.0]).tolist() == [0.5, 0.25, 0.25]
+def test_shares_by_hand(
+    sizes: list[int], rule: MixtureRule, options: dict[str, Any], shares: list[float]
+) -> None:
+    assert source_weights(sizes, rule=rule, **options).tolist() == pytest.approx(shares, rel=1e-9)
 
 
 def test_how_much_of_each_source_a_pass_takes_by_hand() -> None:

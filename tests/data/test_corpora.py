@@ -2,15 +2,13 @@ from functools import partial
 from pathlib import Path
 
 import datasets
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data import corpora
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Document, text_id
-from tests.data.files import refusal, write
+from tests.data.files import refusal, table, write
 from tests.refused import refused, require_facts
 
 
@@ -42,15 +40,9 @@ def test_a_beir_folder_joins_title_and_text(tmp_path, ending):
 def test_corpora_of_every_form_read_the_same(tmp_path, columns):
     wanted = [("a", "one"), ("b", "שתיים"), ("c", "三")]
     rows = [dict(zip(columns, pair, strict=True)) for pair in wanted]
-    sources = [write(tmp_path / "c.jsonl", *rows)]
-    for ending, separator in (("csv", ","), ("tsv", "\t")):
-        sources.append(tmp_path / f"c.{ending}")
-        sources[-1].write_text(
-            "\n".join(separator.join(cells) for cells in [columns, *wanted]), encoding="utf-8"
-        )
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
+    sources = [table(tmp_path / f"c.{ending}", rows) for ending in ("jsonl", "csv", "tsv", "parquet")]
     datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"))
-    for source in [*sources, tmp_path / "c.parquet", tmp_path / "saved"]:
+    for source in [*sources, tmp_path / "saved"]:
         assert pairs(source) == wanted
 
 

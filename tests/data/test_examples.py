@@ -5,8 +5,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import datasets
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
@@ -15,7 +13,7 @@ from adiabat.core.errors import ConfigError
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet, LanguageGridSet, invented_id
 from adiabat.data.text_hashes import held_out_queries
-from tests.data.files import refusal, write
+from tests.data.files import refusal, table, write
 from tests.refused import refused, require_facts
 
 fault = partial(refusal, read_examples)
@@ -65,9 +63,9 @@ def test_triplets_are_read_as_they_stand(tmp_path, ending):
     ],
 )
 def test_every_name_of_a_column_reads_the_same(tmp_path, row):
-    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "e.parquet")
     datasets.DatasetDict({"dev": datasets.Dataset.from_list([row])}).save_to_disk(str(tmp_path / "saved"))
-    for source in (write(tmp_path / "e.jsonl", row), tmp_path / "e.parquet", tmp_path / "saved"):
+    tables = (table(tmp_path / f"e.{ending}", [row]) for ending in ("jsonl", "parquet"))
+    for source in (*tables, tmp_path / "saved"):
         assert bare(read_examples(source)) == [("7", "q", ("p",), ("n",))]
     assert read_examples(tmp_path / "saved", split="dev").name == "saved/dev"
 
@@ -197,11 +195,7 @@ def test_what_is_written_comes_back(tmp_path_factory, ending, triplets):
         {"query_id": f"{number}", "query": query, "pos": positives, "neg": negatives}
         for number, (query, positives, negatives) in enumerate(triplets)
     ]
-    path = tmp_path_factory.mktemp("rows") / f"e.{ending}"
-    if ending == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        write(path, *rows)
+    path = table(tmp_path_factory.mktemp("rows") / f"e.{ending}", rows)
     read = bare(read_examples(path))
     again = [(query, [*positives], [*negatives]) for _, query, positives, negatives in read]
     assert again == triplets

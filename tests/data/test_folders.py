@@ -2,8 +2,6 @@
 one set of several.
 """
 
-import csv
-import gzip
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -12,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import ConfigError
@@ -22,28 +18,13 @@ from adiabat.data.examples import ExampleReader, SourcePosition, read_examples, 
 from adiabat.data.folders import place_of, split_of
 from adiabat.data.records import ExampleSet
 from adiabat.data.table_rows import count_rows, read_rows
-from tests.data.files import refusal, write
+from tests.data.files import refusal, table, write
 from tests.refused import refused, require_facts
 
 fault = partial(refusal, read_examples)
 
 TRAIN = [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(4)]
 TEST = [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(4, 6)]
-
-
-def table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Rows in the format of the file's name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    name = path.name.removesuffix(".gz")
-    if name.endswith(".parquet"):
-        pq.write_table(pa.Table.from_pylist(list(rows)), path)
-    elif name.endswith((".csv", ".tsv")):
-        with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as file:
-            writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if ".tsv" in name else ",")
-            writer.writeheader()
-            writer.writerows(rows)
-    else:
-        write(path, *rows)
 
 
 def queries(source: str | Path, **options: Any) -> list[str]:

@@ -3,14 +3,12 @@ the hub.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import ConfigError
@@ -18,7 +16,7 @@ from adiabat.data import judged_sets
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples, source_identity
 from adiabat.data.records import Example, ExampleSet
-from tests.data.files import refusal, write
+from tests.data.files import refusal, table, write
 from tests.refused import require_facts
 
 fault = partial(refusal, read_examples)
@@ -36,11 +34,6 @@ def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judged_sets._hub_splits.cache_clear()
 
 
-def parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(list(rows)), path)
-
-
 def card(folder: Path, **paths: dict[str, str]) -> None:
     """A ``README.md`` with the files of each configuration by split."""
     configs = []
@@ -52,10 +45,10 @@ def card(folder: Path, **paths: dict[str, str]) -> None:
 
 
 def of_parquet_folders(folder: Path) -> None:
-    parquet(folder / "corpus/corpus-00000-of-00001.parquet", DOCUMENTS)
-    parquet(folder / "queries/queries-00000-of-00001.parquet", QUERIES)
-    parquet(folder / "data/test-00000-of-00001.parquet", TEST)
-    parquet(folder / "data/dev-00000-of-00001.parquet", DEV)
+    table(folder / "corpus/corpus-00000-of-00001.parquet", DOCUMENTS)
+    table(folder / "queries/queries-00000-of-00001.parquet", QUERIES)
+    table(folder / "data/test-00000-of-00001.parquet", TEST)
+    table(folder / "data/dev-00000-of-00001.parquet", DEV)
 
 
 def of_json_lines(folder: Path) -> None:
@@ -73,18 +66,18 @@ def with_a_card(folder: Path) -> None:
 
 def of_splits_in_every_part(folder: Path) -> None:
     for split, rows in (("test", TEST), ("dev", DEV)):
-        parquet(folder / f"corpus/{split}-00000-of-00001.parquet", DOCUMENTS)
-        parquet(folder / f"queries/{split}-00000-of-00001.parquet", QUERIES)
-        parquet(folder / f"qrels/{split}-00000-of-00001.parquet", rows)
+        table(folder / f"corpus/{split}-00000-of-00001.parquet", DOCUMENTS)
+        table(folder / f"queries/{split}-00000-of-00001.parquet", QUERIES)
+        table(folder / f"qrels/{split}-00000-of-00001.parquet", rows)
     parts = ("corpus", "queries", "qrels")
     card(folder, **{part: {split: f"{part}/{split}-*" for split in ("test", "dev")} for part in parts})
 
 
 def of_plain_parquet(folder: Path) -> None:
-    parquet(folder / "corpus.parquet", [{"id": row["_id"], "text": row["text"]} for row in DOCUMENTS])
-    parquet(folder / "queries.parquet", [{"id": row["_id"], "text": row["text"]} for row in QUERIES])
-    parquet(folder / "qrels/test.parquet", [{**row, "score": float(row["score"])} for row in TEST])
-    parquet(folder / "qrels/dev.parquet", DEV)
+    table(folder / "corpus.parquet", [{"id": row["_id"], "text": row["text"]} for row in DOCUMENTS])
+    table(folder / "queries.parquet", [{"id": row["_id"], "text": row["text"]} for row in QUERIES])
+    table(folder / "qrels/test.parquet", [{**row, "score": float(row["score"])} for row in TEST])
+    table(folder / "qrels/dev.parquet", DEV)
 
 
 def saved_by_part(folder: Path) -> None:
@@ -170,8 +163,8 @@ def test_beir_keeps_judgements_on_the_hub_in_a_set_beside(tmp_path: Path) -> Non
 
 def test_subsets_such_as_languages_are_chosen_by_name(tmp_path: Path) -> None:
     for language, rows in (("en", TEST), ("de", DEV)):
-        for part, table in (("corpus", DOCUMENTS), ("queries", QUERIES), ("qrels", rows)):
-            parquet(tmp_path / f"{language}-{part}/test-00000-of-00001.parquet", table)
+        for part, content in (("corpus", DOCUMENTS), ("queries", QUERIES), ("qrels", rows)):
+            table(tmp_path / f"{language}-{part}/test-00000-of-00001.parquet", content)
     parts = [f"{language}_{part}" for language in ("en", "de") for part in ("corpus", "queries", "qrels")]
     card(tmp_path, **{part: {"test": f"{part.replace('_', '-')}/test-*"} for part in parts})
     for name in (str(tmp_path), f"hf:{tmp_path}"):

@@ -1,4 +1,3 @@
-import csv
 import gzip
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from adiabat.data.examples import read_examples, source_identity
 from adiabat.data.folders import table_name
 from adiabat.data.table_formats import parquet_rows, parquet_size
 from adiabat.data.table_rows import FileFaults, count_rows, read_rows
-from tests.data.files import jsonl, refusal, zstd
+from tests.data.files import jsonl, refusal, table, zstd
 from tests.refused import refused, require_facts
 
 ROWS = [
@@ -64,15 +63,12 @@ def test_a_stream_cut_short_is_one_clear_error(tmp_path, ending, codec, pack):
 
 def test_csv_fields_may_hold_commas_quotes_and_line_ends(tmp_path):
     rows = [{"id": "1", "text": 'a, "b"\nc'}, {"id": "2", "text": "שלום"}, {"id": "3", "text": "x" * 300_000}]
-    with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["id", "text"])
-        writer.writeheader()
-        writer.writerows(rows)
-    read = list(read_rows(tmp_path / "rows.csv"))
+    path = table(tmp_path / "rows.csv", rows)
+    read = list(read_rows(path))
     assert [dict(row.values) for row in read] == rows
     # The second row starts on line 4, because the first one spans two lines.
     assert [row.location.rpartition(":")[2] for row in read] == ["2", "4", "5"]
-    assert count_rows(tmp_path / "rows.csv") is None
+    assert count_rows(path) is None
 
 
 def test_tsv_takes_quotes_as_text(tmp_path):
@@ -95,9 +91,8 @@ def test_a_quote_left_open_is_named_with_its_line_and_collects_no_more_than_a_li
 
 def test_parquet_is_read_from_a_file_and_from_a_folder(tmp_path):
     folder = tmp_path / "parts" / "data"
-    folder.mkdir(parents=True)
     for number, row in enumerate(ROWS):
-        pq.write_table(pa.Table.from_pylist([row]), folder / f"part-{number}.parquet")
+        table(folder / f"part-{number}.parquet", [row])
     assert values(tmp_path / "parts") == ROWS
     assert [row.location for row in read_rows(tmp_path / "parts")] == [
         f"{folder / f'part-{n}.parquet'}:1" for n in range(2)
@@ -284,7 +279,7 @@ def column_fault(path: Path, column: str) -> str:
 
 def test_rows_come_back_as_written(tmp_path):
     rows = [{"id": n, "text": f"text {n}", "more": {"list": [n, None]}} for n in range(2500)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    table(tmp_path / "rows.parquet", rows)
     read = list(parquet_rows([tmp_path / "rows.parquet"]))
     assert [dict(values) for _, values in read] == rows
     assert [place for place, _ in read] == [f"{tmp_path / 'rows.parquet'}:{n}" for n in range(1, 2501)]
