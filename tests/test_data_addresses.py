@@ -67,16 +67,22 @@ def test_a_split_is_named_in_the_address_or_the_settings(run: Run, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "refused"),
     [
-        "evaluate model store split --split validation",
-        "mine split corpus.jsonl --set data.split=train --set mine.near_duplicate=1",
+        ("evaluate model store split --split validation", ""),
+        (
+            "mine split corpus.jsonl --set data.split=train --set mine.near_duplicate=1",
+            "none with a negative",
+        ),
     ],
 )
-def test_checks_before_torch_know_the_split_of_the_settings(run: Run, tmp_path: Path, command: str) -> None:
+def test_checks_before_torch_know_the_split_of_the_settings(
+    run: Run, tmp_path: Path, command: str, refused: str
+) -> None:
     said = run(command, "--out", str(tmp_path / "out.jsonl"))
-    assert "must be read with a split" not in said.err
-    assert said.code == 0 or "got none with a negative" in said.err
+    assert "must be read with" not in said.err
+    assert said.code == (2 if refused else 0)
+    assert refused in said.err
 
 
 def test_the_layout_of_mteb_on_the_hub_is_embedded_and_evaluated(run: Run, tmp_path: Path) -> None:

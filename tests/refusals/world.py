@@ -113,6 +113,8 @@ def _write_vectors(here: Path) -> None:
     bad = good.copy()
     bad[3, 2], bad[7] = np.nan, 0
     vectors = {"vectors": good, "bad": bad, "short": good[:9], "wide": np.ones((20, 7), dtype=np.float32)}
+    ids = [document["_id"] for document in DOCUMENTS]
+    adiabat.import_vectors(np.ones((20, 9), dtype=np.float32), here / "bare_store", ids=ids)
     for name, array in {**vectors, "codes": np.ones((20, 32), dtype=np.int8)}.items():
         np.save(here / f"{name}.npy", array)
 
