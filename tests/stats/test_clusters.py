@@ -62,16 +62,14 @@ def test_the_spread_is_that_of_cluster_robust_errors() -> None:
     after, before = made(300, seed=1)
     change = paired_changes([after], [before], seed=0, resamples=4000)[0]
     difference = after.values - before.values
-    fit = OLS(difference, np.ones(difference.size)).fit(
-        cov_type="cluster", cov_kwds={"groups": after.clusters.numbers}, use_t=True
-    )
+    robust = {"cov_type": "cluster", "cov_kwds": {"groups": after.clusters.numbers}, "use_t": True}
+    fit = OLS(difference, np.ones(difference.size)).fit(**robust)
     low, high = change.difference_interval
     assert change.difference == pytest.approx(difference.mean(), abs=1e-12)
     assert high - low == pytest.approx(2 * 1.968 * fit.bse[0], rel=0.06)
     assert change.p == pytest.approx(fit.pvalues[0], abs=0.02)
-    alone = paired_changes(
-        [replace(after, clusters=None)], [replace(before, clusters=None)], seed=0, resamples=4000
-    )[0]
+    sides = ([replace(side, clusters=None)] for side in (after, before))
+    alone = paired_changes(*sides, seed=0, resamples=4000)[0]
     assert alone.difference_interval[1] - alone.difference_interval[0] < 0.7 * (high - low)
     # Units are still counted one by one.
     assert (change.gained, change.lost) == (alone.gained, alone.lost)
@@ -110,5 +108,4 @@ def test_runs_draw_whole_clusters() -> None:
     runs = changes_over_runs([[after, noisy]], [[before]], seed=0, resamples=2000)[0]
     alone = [replace(sample, clusters=None) for sample in (after, noisy, before)]
     single = changes_over_runs([alone[:2]], [alone[2:]], seed=0, resamples=2000)[0]
-    widths = [change.difference_interval[1] - change.difference_interval[0] for change in (runs, single)]
-    assert widths[0] > 1.5 * widths[1]
+    assert np.ptp(runs.difference_interval) > 1.5 * np.ptp(single.difference_interval)
