@@ -63,6 +63,11 @@ def test_a_limit_of_noise_is_taken_apart_and_a_given_one_said_to_be_given() -> N
     assert given == "The limit is a drift of 0.001 by overlap loss, taken from the settings, not measured."
 
 
+def test_notes_of_the_search_are_reservations() -> None:
+    assert "Note: larger ones may be safe too" in words.reservations(EVERY["top"]())
+    assert not any("Note" in said for said in words.reservations(full_search()))
+
+
 @pytest.mark.parametrize(
     ("result", "steps"),
     [
