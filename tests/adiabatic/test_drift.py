@@ -5,7 +5,7 @@ rotations that are known.
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import ir_measures
 import numpy as np
@@ -18,6 +18,7 @@ from scipy.linalg import orthogonal_procrustes
 
 from adiabat.adiabatic.drift import (
     MARGINS,
+    MEASURES,
     OVERLAP_LOSS,
     ROTATION_SHARE,
     TURN,
@@ -28,6 +29,7 @@ from adiabat.adiabatic.drift import (
     rotation_share,
     turns,
 )
+from adiabat.config.tuning import GuardSection
 
 Measure = Callable[[Reading, Reading], Float[np.ndarray, " n"]]
 SEEDS = some.integers(0, 2**16)
@@ -400,3 +402,8 @@ def test_no_probes_and_too_few_groups_are_refused() -> None:
         drift_of(none, none)
     with pytest.raises(ValueError, match="groups must be one for each of 12 probes, got 2"):
         drift_of(drawn_reading(), drawn_reading(), groups=["en", "fr"])
+
+
+def test_a_guard_may_limit_every_measure_that_grows_with_the_movement() -> None:
+    words = get_args(GuardSection.model_fields["measure"].annotation)
+    assert {*words} == {*MEASURES} - {ROTATION_SHARE}

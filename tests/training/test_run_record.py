@@ -1,12 +1,17 @@
-"""How far each tensor of a model has moved."""
+"""How far each tensor of a model has moved, and what a record takes from a log."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from adiabat.results.training_record import LayerChange
+from adiabat.runs.run_config import Job
+from adiabat.runs.run_log import JobLog
 from adiabat.training import run_record as layers
-from adiabat.training.run_record import layer_changes
+from adiabat.training.checkpoint import Outcome, Position
+from adiabat.training.run_record import layer_changes, log_fields
 
 
 def test_changes_worked_by_hand_in_the_given_order() -> None:
@@ -55,3 +60,14 @@ def test_a_step_of_one_float32_unit_is_seen() -> None:
     assert change.relative == pytest.approx(
         (after[0].double() - before[0].double()).item() / before[0].item(), rel=1e-6
     )
+
+
+def test_a_log_begun_by_a_version_with_fewer_measures_gives_what_it_has(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    log = JobLog(job.log)
+    validated = {"validation_loss": 1.0, "validation_errors": 2, "validation_pairs": 3}
+    log.row(step=0, epoch=0, values={**validated, "validation_turn": 0.0}, seconds=0.0)
+    log.row(step=5, epoch=1, values={**validated, "validation_turn": 0.5, "validation_new": 7.0}, seconds=1.0)
+    log.close()
+    fields = log_fields(job, Outcome(Position(step=5), "end"), total=5, measures=["turn", "new", "newer"])
+    assert fields["measures"] == {"turn": [(0, 0.0), (1, 0.5)], "new": [(1, 7.0)]}

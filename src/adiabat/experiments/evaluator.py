@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from adiabat.adiabatic.drift import MEASURES, OVERLAP_LOSS, Reading, drift_of
+from adiabat.adiabatic.drift import MEASURES, Reading, drift_of
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.adiabatic.regularization import noise_of, read_tower
 from adiabat.config.shared import RankingMeasureSection
@@ -200,12 +200,14 @@ UNTUNED = "untuned"
 
 
 def _noise_at(path: Path) -> dict[str, float] | None:
-    """The noise measured by an earlier call; None if the file is missing or damaged."""
+    """The noise measured by an earlier call; None if the file is missing, damaged, or of a version with other
+    measures.
+    """
     try:
         noise = TypeAdapter(dict[str, float]).validate_python(read_json(path, remedy="it is measured again"))
     except (DataError, ValidationError):
         return None
-    return noise if noise.keys() <= set(MEASURES) and OVERLAP_LOSS in noise else None
+    return noise if noise.keys() == set(MEASURES) else None
 
 
 def _outcome(after: TaskScores, before: TaskScores, seed: int, resamples: int, margin: Margin) -> TaskOutcome:

@@ -248,15 +248,16 @@ class RateTrials:
     def _trial(self, prepared: _Prepared, reason: str | None) -> RateTrial:
         """The row of a trial, read from its log."""
         loop = prepared.loop
-        # Rows with a drift are those of checks; that of step 0 is the untuned tower's.
-        checks = []
-        for row in read_log(loop.log.path):
-            if row["step"] and f"validation_{MEASURES[0]}" in row:
-                checks.append(row)
+        # Rows with the guarded drift are those of checks; that of step 0 is the untuned tower's.
+        assert self.settings.watched is not None, "a search has a guard"
+        guarded = f"validation_{self.settings.watched.measure}"
+        checks = [row for row in read_log(loop.log.path) if row["step"] and guarded in row]
         drift = {}
         with layout_of(loop.log.path, remedy=REMEDY, error=JobError):
             for name in MEASURES:
-                drift[name] = [float(row[f"validation_{name}"]) for row in checks]
+                # An earlier version that knew fewer measures may have begun the trial.
+                if all(f"validation_{name}" in row for row in checks):
+                    drift[name] = [float(row[f"validation_{name}"]) for row in checks]
         return RateTrial(
             rate=prepared.rate,
             seed=prepared.seed,

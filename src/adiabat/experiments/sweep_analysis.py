@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from operator import attrgetter, itemgetter
@@ -305,8 +305,10 @@ def _drift_limits(result: SweepResult, view: SweepAnalysis) -> Iterator[DriftLim
         return
     for cases in _rate_series(result, view, rate):
         for measure, limit in limits_of(result.noise).items():
+            # Runs of an earlier version that knew fewer measures lack this one.
+            is_measured = all(measure in run.drift.means for run in _drifting(result, cases) if run.drift)
             # The rotation share does not grow with the movement.
-            if limit > 0 and measure != ROTATION_SHARE:
+            if limit > 0 and measure != ROTATION_SHARE and is_measured:
                 steps = [_step(result, case, rate, measure) for case in cases]
                 positions = [view.cases.index(case) for case in cases]
                 yield limit_beside_labels(steps, limit, cases=positions, measure=measure)
@@ -339,9 +341,14 @@ class Step:
     harmed: tuple[str, ...]
 
 
+def _drifting(result: SweepResult, cases: Iterable[Case]) -> list[SweepRun]:
+    """Runs of some cases whose drift was measured."""
+    return [run for case in cases for run in result.runs_of(case) if run.drift is not None]
+
+
 def _step(result: SweepResult, case: Case, rate: int, measure: str) -> Step:
     value = _amount(case.values[rate])
-    drifts = [run.drift.means[measure] for run in result.runs_of(case) if run.drift is not None]
+    drifts = [run.drift.means[measure] for run in _drifting(result, [case]) if run.drift]
     if case.failed or not drifts:
         # A run without a model counts as drift above every limit.
         return Step(value, math.inf, (*case.worse, "no model"))

@@ -35,12 +35,17 @@ def log_fields(
     Args:
         total: Number of steps that were planned.
         planned: The budget in FLOP; without a budget (None), the FLOP of all planned steps.
-        measures: Further figures of a validation to take from the log.
+        measures: Further figures of a validation to take from the log, where it has them.
     """
     position, rows = outcome.position, list(read_log(job.log))
     validations = [row for row in rows if "validation_loss" in row]
     with layout_of(job.log, remedy=REMEDY, error=JobError):
-        measured = {name: _by_epoch(validations, f"validation_{name}") for name in measures}
+        measured = {}
+        for name in measures:
+            # An earlier version that knew fewer measures may have begun the log.
+            rows_with = [row for row in validations if f"validation_{name}" in row]
+            if rows_with:
+                measured[name] = _by_epoch(rows_with, f"validation_{name}")
     return {
         "steps": position.step,
         "epochs": position.epoch,

@@ -300,7 +300,7 @@ def test_what_a_process_left_half_removed_that_was_killed_is_removed_by_the_next
     assert not job.model.exists()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "{}", '{"overlap loss": "much"}'])
+@pytest.mark.parametrize("text", ["", "{", "[1]", "{}", '{"overlap loss": "much"}', '{"overlap loss": 0.1}'])
 def test_noise_that_is_not_whole_is_measured_again(done: Done, again: Path, text: str) -> None:
     (again / "readings" / "noise.json").write_text(text)
     assert resume(done, again).noise == done[1].noise

@@ -381,6 +381,14 @@ def test_a_series_ends_at_a_run_that_failed_or_where_harm_is_not_known() -> None
     assert limits(runs) == []
 
 
+def test_a_measure_that_runs_of_an_earlier_version_lack_has_no_limit() -> None:
+    runs = series([0.01, 0.02, 0.04, 0.05], OTHERS)
+    assert runs[1].drift is not None
+    older = {OVERLAP_LOSS: runs[1].drift.means[OVERLAP_LOSS]}
+    runs[1] = replace(runs[1], drift=replace(runs[1].drift, means=older))
+    assert [one.measure for one in limits(runs)] == [OVERLAP_LOSS]
+
+
 def test_each_margin_has_a_series_of_its_own_and_nothing_is_judged_without_noise_other_tasks_or_rates() -> (
     None
 ):
