@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -144,6 +145,15 @@ class Copy:
         # With what is compiled already: to compile all of the package takes longer than the commands.
         shutil.copytree(ROOT / "src" / "adiabat", self.package)
 
+    def insert_after(self, module: str, pattern: str, code: str) -> None:
+        """Add code after the one place of a module that a pattern matches."""
+        path = self.package / module
+        text = path.read_text(encoding="utf-8")
+        places = re.findall(pattern, text)
+        assert len(places) == 1, f"{module} must match {pattern!r} once: say here where the addition goes"
+        path.write_text(text.replace(places[0], places[0] + code), encoding="utf-8")
+        self.touched = list(dict.fromkeys([*self.touched, module]))
+
     def append(self, module: str, code: str) -> None:
         """Add code at the end of a module."""
         self.insert(module, None, code)
@@ -155,7 +165,7 @@ class Copy:
         if before is None:
             changed = f"{text}\n{code}"
         else:
-            assert text.count(before) == 1, (module, before)
+            assert text.count(before) == 1, f"{module} must hold {before!r} once: say where the addition goes"
             changed = text.replace(before, code + before)
         path.write_text(changed, encoding="utf-8")
         self.touched = list(dict.fromkeys([*self.touched, module]))
@@ -212,21 +222,19 @@ def said(here: Path) -> Sequence[tuple[int, str]]:
     copy.insert("config/training_choices.py", "TrainLoss = Annotated[", HINGE_SETTINGS)
     copy.insert("config/training_choices.py", "InBatchSoftmax | SamToNe | Pair | Triplet", "CosineHinge | ")
     copy.insert("config/training_choices.py", "TuneLoss = Annotated[", TUNING_SETTINGS)
-    copy.insert(
-        "config/training_choices.py",
-        "TripletTuning | InBatchTuning | StoreTuning",
-        "CosineHingeTuning | OtherSoftmax | OtherTriplet | ",
-    )
+    further = "CosineHingeTuning | OtherSoftmax | OtherTriplet | "
+    copy.insert_after("config/training_choices.py", r"TuneLoss = Annotated\[\s*", further)
     assert all(f"`{module}`" in documented("A loss") for module in copy.touched)
     copy.touched.clear()
     copy.insert("adiabatic/drift.py", "MEASURES = (", HALF_TURN)
-    copy.insert("adiabatic/drift.py", "ROTATION_SHARE)\n", "HALF_TURN, ")
+    # First, where no other measure may be taken for the one that every row has.
+    copy.insert_after("adiabatic/drift.py", r"\nMEASURES = \(", "HALF_TURN, ")
     copy.insert(
         "adiabatic/drift.py",
         "        TURN: turns(base, tuned),\n",
         "        HALF_TURN: turns(base, tuned) / 2,\n",
     )
-    copy.insert("config/tuning.py", '"margins", "turn"]', '"half turn", ')
+    copy.insert_after("config/tuning.py", r"measure: Literal\[\s*", '"half turn", ')
     copy.insert("report/captions.toml", '"rotation share" = "share', '"half turn" = "half the angle"\n')
     assert all(f"`{module}`" in documented("A measure of drift") for module in copy.touched)
     copy.touched.clear()
