@@ -14,7 +14,7 @@ from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.faults import shown
 from adiabat.config.reader import checked, read_settings
-from adiabat.config.section import Choice, ScheduleName, Section, overlaid
+from adiabat.config.section import Choice, ScheduleName, Section, by_kind, overlaid, sections_in
 from adiabat.config.settings_template import template
 from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
 from adiabat.config.training_choices import (
@@ -26,6 +26,7 @@ from adiabat.config.training_choices import (
     Schedule,
     Temperature,
     TripletTuning,
+    TuneLoss,
 )
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError
@@ -260,7 +261,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         ("tune.batch_size=1.5", "must be a whole number, got 1.5; the default is 14"),
         ("tune.dropout=yes", "must be true or false, got 'yes'; the default is false"),
         ("tune.freeze=embeddings", "must be a list, got 'embeddings'; the default is ['embeddings']"),
-        ("tune.loss=hinge", "must be one of triplet, in_batch_softmax, store_softmax, got 'hinge'"),
+        ("tune.loss=hinge", f"must be one of {', '.join(by_kind(sections_in(TuneLoss)))}, got 'hinge'"),
         ("data.split=", "must be text that is not empty, got ''"),
         ("data.validation_fraction=1", "must be < 1, got 1; the default is 0.1"),
         ("tune.method=3", "must be a table of settings, got 3"),

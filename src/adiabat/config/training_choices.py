@@ -360,6 +360,13 @@ DRAWING_NEGATIVES = tuple(
 )
 """Kinds of losses that draw negatives."""
 
+OF_BOTH_TOWERS = tuple(
+    kind
+    for kind, loss in _TUNING_LOSSES.items()
+    if issubclass(loss, TuningLoss) and loss.model_validate({}).of_both_towers("cosine", 1) is not None
+)
+"""Kinds of losses that can train both towers."""
+
 
 class Negatives(Choice):
     """Negatives listed in the examples, drawn from the store at random, or the nearest documents by the

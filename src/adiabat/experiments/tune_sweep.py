@@ -21,6 +21,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.section import Section, value_at
 from adiabat.config.sweeps import TuneSweepSettings
+from adiabat.config.training_choices import OF_BOTH_TOWERS
 from adiabat.config.tuning import TuneSection
 from adiabat.core.disk import make_folder
 from adiabat.core.errors import ConfigError, StoreError, several
@@ -218,8 +219,9 @@ def require_possible(run: SweepTrial) -> None:
         if given[name] != value
     ]
     section = run.tuned.tune
-    if section.loss.of_both_towers("cosine", section.negatives.per_query) is None:
-        faults.append(f'tune.loss must be "triplet", got "{section.loss.kind}"')
+    if section.loss.kind not in OF_BOTH_TOWERS:
+        allowed = " or ".join(map(json.dumps, OF_BOTH_TOWERS))
+        faults.append(f'tune.loss must be {allowed}, got "{section.loss.kind}"')
     if section.schedule.kind == "exponential":
         faults.append('tune.schedule must go by steps, got "exponential"')
     if faults:

@@ -92,7 +92,7 @@ def _log_denominator(
 
 
 def scores_of(similarities: Float[Tensor, "*any"], temperature: Temperature) -> Float[Tensor, "*any"]:
-    """Divide similarities by the temperature; no other function does.
+    """Divide similarities of a batch by the temperature; no other function does.
 
     Args:
         similarities: Products of embeddings.

@@ -109,7 +109,7 @@ def three_digits(value: float) -> str:
 
 
 def score(value: float) -> str:
-    """A measure between 0 and 1: four decimals, more only if all of those would be zero."""
+    """A measure: four decimals, more only if all of those would be zero."""
     if 0 < abs(value) < 0.001:
         return number(value, digits=2)
     return f"{value:.4f}".replace("-", MINUS)

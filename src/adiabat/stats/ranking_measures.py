@@ -309,12 +309,13 @@ def _told_apart(names: Sequence[str], key: str) -> "tuple[dict[str, Measure], li
                 # Its parser uses names that Python 3.12 deprecates.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 measure = ir_measures.parse_measure(name)
-            supported = _has_valid_parameters(measure)
-            if supported:
-                supported = any(provider.supports(measure) for provider in _providers())
+            # Asked first: trec_eval aborts the process over other parameters.
+            is_computed = _has_valid_parameters(measure) and any(
+                provider.supports(measure) for provider in _providers()
+            )
         except (ValueError, NameError, TypeError, KeyError, AssertionError):
-            supported = False
-        if supported:
+            is_computed = False
+        if is_computed:
             parsed[name] = measure
         else:
             faults.append(
