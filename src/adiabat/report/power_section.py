@@ -102,6 +102,7 @@ def improvement(power: Power) -> tuple[str, str]:
 
 def loss(power: Power) -> tuple[str, str]:
     """The loss that would be excluded, and its range; empty texts if no less than all would be."""
+    # Nothing can lose more than it has.
     if power.excludable is None or (power.losable is not None and power.excludable >= power.losable):
         return "", ""
     return _with_range(power, power.excludable, power.excludable_range, power.losable)

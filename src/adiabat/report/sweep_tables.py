@@ -233,6 +233,7 @@ def change_cell(change: CaseChange | None) -> Cell:
     least, most, unit = (1, 3, f"{NO_BREAK}%") if change.percent else (4, 6, "")
     decimals = decimals_for(numbers, least=least, most=most)
     text, *ends = (signed(value, decimals=decimals) for value in numbers)
+    # Brackets are of the interval of one run; the range of several has none.
     below = f" to{NO_BREAK}".join(ends)
     if ends and change.runs == 1:
         below = f"[{f',{NO_BREAK}'.join(ends)}]"
@@ -253,6 +254,7 @@ def _change_figures(name: str, change: CaseChange | None) -> dict[str, object]:
     ends = ("improvement %", "low %", "high %", "difference", "verdict", "runs better", "runs worse")
     figures: Sequence[object] = [None] * len(ends)
     if change is not None:
+        # Intervals are in percent only where every run has a percentage.
         low, high = change.interval if change.percent and change.interval else (None, None)
         verdict = change.verdict or ("mixed" if change.verdicts else None)
         better, worse = (change.verdicts.get(word, 0) for word in ("better", "worse"))
