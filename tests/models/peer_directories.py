@@ -58,6 +58,14 @@ def assert_same_vectors(
         np.testing.assert_allclose(model.encode(texts, side=side, precision="fp32"), theirs, atol=atol)
 
 
+def assert_same_model(found: DualEncoder, wanted: DualEncoder) -> None:
+    """The same fingerprints, and every bit of the same vectors."""
+    assert found.fingerprints() == wanted.fingerprints()
+    for side in SIDES:
+        vectors = (one.encode(TEXTS, side=side, precision="fp32") for one in (found, wanted))
+        np.testing.assert_array_equal(*vectors)
+
+
 def model(
     kind: Kind = "bert",
     *,

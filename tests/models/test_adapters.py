@@ -49,9 +49,7 @@ def trained(encoder: Encoder, *, rate: float = 0.05) -> Encoder:
     """A few steps of SGD, after which the embeddings are clearly others."""
     before = embed(encoder).detach()
     target = torch.randn(before.shape, generator=torch.Generator().manual_seed(0))
-    optimizer = torch.optim.SGD(
-        [weights for weights in encoder.parameters() if weights.requires_grad], lr=rate
-    )
+    optimizer = torch.optim.SGD([one for one in encoder.parameters() if one.requires_grad], lr=rate)
     for _ in range(4):
         optimizer.zero_grad()
         (-(embed(encoder) * target).sum()).backward()
@@ -66,18 +64,6 @@ def plain(encoder: Encoder) -> Encoder:
 
 def trainable_names(backbone: nn.Module) -> set[str]:
     return {name for name, weights in backbone.named_parameters() if weights.requires_grad}
-
-
-def assert_side_passes_agree(encoder: Encoder, chunking: Chunking) -> None:
-    _, wanted = passed(encoder, Passes(encoder, precision="fp32"), texts=TEXTS)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    with side_passes(encoder, precision="fp32", chunking=chunking) as passes:
-        assert passes._threads == 2
-        _, found = passed(encoder, passes, texts=TEXTS)
-    torch.set_num_threads(before)
-    assert found.keys() == {f"0 {name}" for name in trainable_names(encoder)}
-    assert_alike(found, wanted, atol=1e-5)
 
 
 def assert_saved_as_a_plain_model(encoder: Encoder, folder: Path) -> None:
@@ -120,9 +106,8 @@ def test_how_many_numbers_are_trained_is_as_counted_by_hand() -> None:
     # Two blocks, each with four layers of 32 to 32, one of 32 to 64 and one back.
     assert add_lora(tiny_backbone("bert", layers=2), rank=3) == 2 * 3 * (4 * (32 + 32) + 2 * (32 + 64))
     # Queries and output 32 to 32, keys and values 32 to 16, and three layers between 32 and 64.
-    assert add_lora(tiny_backbone("llama", layers=2), rank=3) == 2 * 3 * (
-        2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 64)
-    )
+    widths = 2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 64)
+    assert add_lora(tiny_backbone("llama", layers=2), rank=3) == 2 * 3 * widths
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "gpt2"])
@@ -165,9 +150,10 @@ def test_a_merged_backbone_computes_the_same_and_holds_no_trace_of_adapters(kind
     kept = {name: weights.detach().clone() for name, weights in encoder.named_parameters()}
     merged = plain(encoder)
     torch.testing.assert_close(embed(merged), embed(encoder), rtol=0, atol=1e-5)
-    assert [(name, type(part)) for name, part in merged.backbone.named_modules()] == [
-        (n, type(p)) for n, p in untouched.named_modules()
-    ]
+    types, wanted = (
+        [(name, type(part)) for name, part in each.named_modules()] for each in (merged.backbone, untouched)
+    )
+    assert types == wanted
     assert list(dict(merged.backbone.named_parameters())) == list(dict(untouched.named_parameters()))
     # A tower keeps no keys and values.
     assert merged.backbone.config.to_dict() == {**untouched.config.to_dict(), "use_cache": False}
@@ -202,8 +188,15 @@ def test_adapters_that_transformers_added_are_merged_too(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.usefixtures("two_threads")
 def test_two_threads_give_the_gradients_of_one_pass(kind: Kind, cached: bool) -> None:
-    assert_side_passes_agree(trained(with_lora(kind)), Chunking(12, cached))
+    encoder = trained(with_lora(kind))
+    _, wanted = passed(encoder, Passes(encoder, precision="fp32"), texts=TEXTS)
+    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached)) as passes:
+        assert passes._threads == 2
+        _, found = passed(encoder, passes, texts=TEXTS)
+    assert found.keys() == {f"0 {name}" for name in trainable_names(encoder)}
+    assert_alike(found, wanted, atol=1e-5)
 
 
 def test_a_rank_beyond_a_layers_width_is_refused_and_changes_nothing() -> None:

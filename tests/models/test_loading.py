@@ -26,6 +26,7 @@ from tests.models.peer_directories import (
     DIRECTORIES,
     LEFT,
     TEXTS,
+    assert_same_model,
     assert_same_vectors,
     dense,
     peer_of,
@@ -74,41 +75,22 @@ def test_a_directory_gives_the_peers_vectors_as_it_is_and_saved_again(name: str,
     assert_same_vectors(model, tmp_path / "model", alone=True)
     save(model, tmp_path / "again")
     assert_same_vectors(model, tmp_path / "again")
-    again = load(tmp_path / "again")
-    for side in SIDES:
-        assert again.fingerprint(side) == model.fingerprint(side)
-        np.testing.assert_array_equal(
-            again.encode(TEXTS, side=side, precision="fp32"), model.encode(TEXTS, side=side, precision="fp32")
-        )
+    assert_same_model(load(tmp_path / "again"), model)
 
 
 def test_a_tuned_model_keeps_what_its_directory_said(tmp_path: Path) -> None:
-    build = with_modules(
-        dense(32, residual=True), peers.Normalize(), root={"truncate_dim": 16, "prompts": {"query": "q: "}}
-    )
-    build(tmp_path / "model")
-    edit(
-        tmp_path / "model",
-        LIMITS,
-        query_length=12,
-        document_length=20,
-        config_args={"layer_norm_eps": 0.1},
-        tokenizer_args=LEFT,
-    )
+    root = {"truncate_dim": 16, "prompts": {"query": "q: "}}
+    with_modules(dense(32, residual=True), peers.Normalize(), root=root)(tmp_path / "model")
+    limits = {"query_length": 12, "document_length": 20}
+    edit(tmp_path / "model", LIMITS, **limits, config_args={"layer_norm_eps": 0.1}, tokenizer_args=LEFT)
     lines(tmp_path / "corpus.jsonl", DOCUMENTS)
     lines(tmp_path / "pairs.jsonl", PAIRS)
-    short = checked(
-        TuneSettings,
-        {
-            "tune": {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2},
-            "data": {"validation_fraction": 0.4},
-        },
-    )
-    adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
-    adiabat.tune(
-        tmp_path / "model", tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=short
-    )
-    tuned, before = load(tmp_path / "job/model"), load(tmp_path / "model")
+    regime = {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2}
+    short = checked(TuneSettings, {"tune": regime, "data": {"validation_fraction": 0.4}})
+    model, store = tmp_path / "model", tmp_path / "store"
+    adiabat.embed(model, tmp_path / "corpus.jsonl", store)
+    adiabat.tune(model, store, tmp_path / "pairs.jsonl", tmp_path / "job", settings=short)
+    tuned, before = load(tmp_path / "job/model"), load(model)
     assert tuned.width == 16
     assert tuned.query.settings == before.query.settings
     assert tuned.fingerprint("document") == before.fingerprint("document")
@@ -163,11 +145,10 @@ def test_similarity_default_prompt_and_other_prompts_survive_saving(tmp_path: Pa
     save(load(tmp_path / "one"), tmp_path / "two")
     peer, before = peer_of(tmp_path / "two"), peer_of(tmp_path / "one")
     assert peer.similarity_fn_name == "dot"
-    np.testing.assert_allclose(peer.encode("hello"), before.encode("hello"), atol=1e-6)
-    np.testing.assert_allclose(
-        peer.encode("hello", prompt_name="clustering"), peer.encode("hello"), atol=1e-6
-    )
-    assert np.abs(peer.encode("hello", prompt="") - peer.encode("hello")).max() > 1e-3
+    found, named = peer.encode("hello"), peer.encode("hello", prompt_name="clustering")
+    np.testing.assert_allclose(found, before.encode("hello"), atol=1e-6)
+    np.testing.assert_allclose(named, found, atol=1e-6)
+    assert np.abs(peer.encode("hello", prompt="") - found).max() > 1e-3
 
 
 def test_other_settings_of_a_loaded_model_share_its_weights(tmp_path: Path) -> None:
@@ -204,20 +185,14 @@ def test_other_names_of_the_document_prompt_are_found(prompts: dict[str, str | N
 def test_a_plain_model_gets_mean_pooling_and_unit_length(kind: Kind, tmp_path: Path) -> None:
     model = load(save_plain(tmp_path, kind))
     assert model.query.settings == EncoderSettings("mean", True, 512)
-    np.testing.assert_array_equal(
-        model.encode(TEXTS, side="query", precision="fp32"),
-        tiny_encoder(kind, settings=EncoderSettings()).encode(TEXTS, side="query", precision="fp32"),
-    )
+    plain = tiny_encoder(kind, settings=EncoderSettings())
+    vectors = (one.encode(TEXTS, side="query", precision="fp32") for one in (model, plain))
+    np.testing.assert_array_equal(*vectors)
 
 
 def test_settings_of_the_user_come_first(tmp_path: Path) -> None:
-    chosen: dict[str, str | bool | int] = {
-        "pooling": "last",
-        "normalize": False,
-        "max_tokens": 40,
-        "query_prompt": "q: ",
-    }
-    model = load(save_plain(tmp_path), settings=chosen)
+    numbers = {"normalize": False, "max_tokens": 40}
+    model = load(save_plain(tmp_path), settings={"pooling": "last", "query_prompt": "q: ", **numbers})
     assert model.query.settings == EncoderSettings("last", False, 40, "q: ")
 
 

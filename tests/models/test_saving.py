@@ -20,7 +20,14 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load
 from adiabat.models.saving import QUERY_ARGUMENTS, model_card, save
 from adiabat.models.towers import DualEncoder, TowerKind, build_towers
-from tests.models.peer_directories import TEXTS, assert_same_vectors, dense, peer_of, router
+from tests.models.peer_directories import (
+    TEXTS,
+    assert_same_model,
+    assert_same_vectors,
+    dense,
+    peer_of,
+    router,
+)
 from tests.models.worlds import ROOT, ROUTER
 from tests.tiny import Kind, files_of, tiny_dual, tiny_encoder
 
@@ -46,10 +53,7 @@ def test_embeddings_survive_saving_and_are_the_peers(kind: TowerKind, family: Ki
     save(model, tmp_path)
     again = load(tmp_path)
     assert again.shared == (kind == "shared")
-    for side in SIDES:
-        before, after = (one.encode(TEXTS, side=side, precision="fp32") for one in (model, again))
-        np.testing.assert_array_equal(before, after)
-        assert again.fingerprint(side) == model.fingerprint(side)
+    assert_same_model(again, model)
     assert_same_vectors(again, tmp_path)
     if kind != "shared":
         queries, documents = (model.encode(TEXTS, side=side, precision="fp32") for side in SIDES)

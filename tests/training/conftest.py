@@ -16,6 +16,9 @@ def _threads_are_given_back() -> Iterator[None]:
 
 
 @pytest.fixture
-def two_threads(_threads_are_given_back: None) -> None:
+def two_threads() -> Iterator[None]:
     """Passes in two threads, on whatever machine."""
+    before = torch.get_num_threads()
     torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)

@@ -200,9 +200,8 @@ def test_weights_and_gradients_are_float32_whatever_the_pass_computes_in(cached:
         masters = {weights.dtype for copy in passes._towers[0].copies for weights in copy.parameters()}
     assert set(computed) == {torch.bfloat16 if precision == "bf16" else torch.float32}
     assert masters == {embeddings.dtype} == {gradient.dtype for gradient in found.values()} == {torch.float32}
-    direction = torch.cosine_similarity(
-        *(torch.cat([part.flatten() for part in each.values()]) for each in (found, wanted)), dim=0
-    )
+    flat = (torch.cat([part.flatten() for part in each.values()]) for each in (found, wanted))
+    direction = torch.cosine_similarity(*flat, dim=0)
     assert (1 - direction < 1e-5) == (precision == "fp32")
     assert direction > 0.99
 
@@ -228,17 +227,15 @@ def check_together(
     groups, distinct = groups_of(query, document, towers=towers), [query, document][: 1 + towers[1]]
     found = []
     for together in (False, True):
-        for tower in distinct:
-            tower.zero_grad()
+        query.zero_grad()
+        document.zero_grad()
         if together:
             with side_passes(*distinct, precision="fp32", chunking=chunking) as passes:
                 embeddings = passes.embed_all(groups)
                 scores(*embeddings).backward()
         else:
-            pairs = zip((query, document), groups, strict=True)
-            embeddings = [
-                Passes(tower, precision="fp32").embed(group.table, group.rows) for tower, group in pairs
-            ]
+            alone = (Passes(tower, precision="fp32") for tower in (query, document))
+            embeddings = [one.embed(of.table, of.rows) for one, of in zip(alone, groups, strict=True)]
             scores(*embeddings).backward()
         found.append(([rows.detach() for rows in embeddings], gradients_of(query, document)))
     (wanted, plain), (joined, gradients) = found
@@ -293,10 +290,8 @@ def test_all_groups_share_one_region_forward_and_one_backward_and_are_differenti
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_text_of_a_larger_tower_or_of_a_trained_one_counts_for_several(frozen: bool):
-    small, large = (
-        tiny_encoder(width=32 if frozen else 16).eval().requires_grad_(not frozen),
-        tiny_encoder(width=32).eval(),
-    )
+    small = tiny_encoder(width=32 if frozen else 16).eval().requires_grad_(not frozen)
+    large = tiny_encoder(width=32).eval()
     table = TokenTable.of(small, ["abcd"] * 3, side="query")
     with side_passes(small, large, precision="fp32", chunking=Chunking(6)) as passes:
         groups = [Group(table, np.arange(3), 0), Group(table, np.arange(1), 1)]
@@ -308,9 +303,7 @@ def test_groups_may_be_empty():
     encoder = tiny_encoder().eval()
     with side_passes(encoder, precision="fp32", chunking=CACHED) as passes:
         assert passes.embed_all([]) == []
-        none, some = passes.embed_all(
-            [Group(table_of(encoder), np.arange(0)), Group(table_of(encoder), np.arange(2))]
-        )
+        none, some = passes.embed_all([Group(table_of(encoder), np.arange(count)) for count in (0, 2)])
         (none.sum() + some.square().sum()).backward()
     assert (none.shape, some.shape) == ((0, encoder.width), (2, encoder.width))
     assert Passes(encoder, precision="fp32").embed(table_of(encoder), np.arange(0)).shape == none.shape
