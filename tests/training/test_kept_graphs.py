@@ -2,6 +2,8 @@
 it.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -59,9 +61,8 @@ def step(kind: Kind, kept_bytes: int | None, *, dropout: bool) -> tuple[list[tor
     """Gradients of a cached batch, forward passes that it took, and their cost."""
     encoder = tiny_encoder(kind, layers=2).train(dropout)
     table, passed = table_of(encoder, TEXTS), []
-    with side_passes(
-        encoder, precision="fp32", chunking=Chunking(30, cached=True, kept_bytes=kept_bytes)
-    ) as passes:
+    chunking = Chunking(30, cached=True, kept_bytes=kept_bytes)
+    with side_passes(encoder, precision="fp32", chunking=chunking) as passes:
         torch.manual_seed(3)
         cost = passes.operations([Group(table, PICKED)])
         for copy in passes._towers[0].copies:
@@ -91,13 +92,10 @@ def test_without_caching_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Passes, "_bytes_per_token", lambda *_: pytest.fail("there is nothing to keep"))
     encoder = tiny_encoder().eval()
     table = table_of(encoder, TEXTS)
-    Passes(encoder, precision="fp32", chunking=Chunking(30, kept_bytes=1)).embed(
-        table, PICKED
-    ).sum().backward()
+    plain = Passes(encoder, precision="fp32", chunking=Chunking(30, kept_bytes=1))
+    plain.embed(table, PICKED).sum().backward()
     with torch.no_grad():
-        Passes(encoder, precision="fp32", chunking=Chunking(30, cached=True, kept_bytes=1)).embed(
-            table, PICKED
-        )
+        Passes(encoder, precision="fp32", chunking=Chunking(30, True, kept_bytes=1)).embed(table, PICKED)
 
 
 def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradients() -> None:
@@ -116,38 +114,31 @@ def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradie
     # Each chunk passes twice.
     assert lengths == [*lengths[: len(lengths) // 2], *lengths[: len(lengths) // 2]]
     assert max(lengths) <= max(30, int(table.lengths.max()))
-    for weights, gradient in zip(
-        (w for w in encoder.parameters() if w.grad is not None), expected, strict=True
-    ):
-        assert weights.grad is not None
-        assert weights.grad.equal(gradient)
+    found = [weights.grad for weights in encoder.parameters() if weights.grad is not None]
+    assert all(one.equal(gradient) for one, gradient in zip(found, expected, strict=True))
     assert Passes(encoder, precision="fp32").relieve() is None
 
 
-def test_what_is_free_also_holds_a_graph_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("less", "stated"), [(0, False), (1, False), (1, True)])
+def test_what_is_free_also_holds_a_graph_that_is_made_again(
+    less: int, stated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encoder = tiny_encoder("bert").eval()
     table = table_of(encoder, TEXTS)
+    groups = [Group(table, np.arange(len(TEXTS)))]
+    chunking = Chunking(20, cached=True)
+    pieces = Passes(encoder, precision="fp32", chunking=chunking)._pieces(groups)
+    sizes = [piece.tokens for _, piece in pieces]
+    room = sum(sizes) - less
     monkeypatch.setattr(Passes, "_bytes_per_token", lambda self, group, piece, manner: 1.0)
-    for free, stated in (
-        (table.lengths.sum(), None),
-        (table.lengths.sum() - 1, None),
-        (None, int(table.lengths.sum()) - 1),
-    ):
-        monkeypatch.setattr(
-            "adiabat.training.passes.free_bytes", lambda device, weights, free=free: int(free)
-        )
-        passes = Passes(encoder, precision="fp32", chunking=Chunking(20, cached=True, kept_bytes=stated))
-        groups = [Group(table, np.arange(len(TEXTS)))]
-        pieces, manners = passes._pieces(groups), [passes._manner(passes._towers[0])]
-        kept = [
-            piece.tokens
-            for (_, piece), keeps in zip(pieces, passes._kept(groups, pieces, manners), strict=True)
-            if keeps
-        ]
-        sizes = [piece.tokens for _, piece in pieces]
-        if stated is not None:
-            assert sum(kept) <= stated
-        elif free >= sum(sizes):
-            assert kept == sizes
-        else:
-            assert 0 < sum(kept) + max(sizes) <= free
+    monkeypatch.setattr("adiabat.training.passes.free_bytes", lambda device, weights: room)
+    chunking = replace(chunking, kept_bytes=room if stated else None)
+    passes = Passes(encoder, precision="fp32", chunking=chunking)
+    manners = [passes._manner(passes._towers[0])]
+    keeps = passes._kept(groups, pieces, manners)
+    kept = [size for size, keep in zip(sizes, keeps, strict=True) if keep]
+    if not less:
+        assert kept == sizes
+    else:
+        again = 0 if stated else max(sizes)
+        assert 0 < sum(kept) <= room - again
