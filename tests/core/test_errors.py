@@ -22,6 +22,7 @@ from adiabat.core.errors import (
     Faults,
     Resource,
     disk_error_of,
+    first_line,
     several,
     shortage_of,
 )
@@ -181,3 +182,16 @@ def test_the_error_of_the_disk_is_found_below_a_statement_and_in_the_words_of_a_
         DataError("page must be new"),
     ):
         assert disk_error_of(other) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("one\ntwo", "one"),
+        ("Error(s) in loading:\n\tsize mismatch\nmore", "Error(s) in loading: size mismatch"),
+        ("\n  ", "ValueError"),
+        ("alone:", "alone:"),
+    ],
+)
+def test_the_first_line_of_a_message_has_what_it_announces(message: str, told: str) -> None:
+    assert first_line(ValueError(message)) == told

@@ -239,7 +239,10 @@ DAMAGED: dict[str, tuple[Build, Facts]] = {
         written("modules.json", [{"path": ""}]),
         ("modules.json", "hold type", "got path"),
     ),
-    "width that is a word": (edited("config.json", hidden_size="abc"), (NO_MODEL, "'hidden_size'")),
+    "width that is a word": (
+        edited("config.json", hidden_size="abc"),
+        (NO_MODEL, "'hidden_size'", "expected int"),
+    ),
     "width of nothing": (edited("config.json", hidden_size=0), (NO_MODEL, "ZeroDivisionError")),
     "unknown activation": (edited("config.json", hidden_act="nope"), (NO_MODEL, "KeyError: 'nope'")),
     "pooling that is a number": (written(POOLING, {"pooling_mode": 3}), ("one pooling of mean, ", "got 3")),
@@ -259,7 +262,10 @@ DAMAGED: dict[str, tuple[Build, Facts]] = {
     ),
     "missing dense weights": (removed(DENSE_WEIGHTS), ("/2_Dense ", f"hold {WEIGHTS}")),
     "damaged dense weights": (truncated(DENSE_WEIGHTS), (DENSE_WEIGHTS, "undamaged", "got SafetensorError")),
-    "dense of another width": (edited(DENSE, out_features=5), ("a linear layer of 32 to 5: ",)),
+    "dense of another width": (
+        edited(DENSE, out_features=5),
+        ("a linear layer of 32 to 5: ", "size mismatch for linear.weight"),
+    ),
     "dense without widths": (
         written(DENSE, {}),
         ("config.json", "hold in_features, out_features", "nothing"),

@@ -98,9 +98,13 @@ class MissingDependencyError(AdiabatError, ImportError):
 
 
 def first_line(fault: BaseException) -> str:
-    """The first line of another library's message, which may be long or empty."""
-    lines = str(fault).strip().splitlines()
-    return lines[0] if lines else type(fault).__name__
+    """The first line of another library's message, which may be long or empty; with the next one where it
+    only announces that.
+    """
+    lines = [line.strip() for line in str(fault).splitlines() if line.strip()]
+    if not lines:
+        return type(fault).__name__
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
 class Faults:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +214,9 @@ def _outcome(after: TaskScores, before: TaskScores, seed: int, resamples: int, m
     decision = decide([after, before])
     drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
     drawing["known"] = decision.known
-    grids = list(map(partial(compare_grids, **drawing), after.grids, before.grids))
+    grids = []
+    for tuned, start in zip(after.grids, before.grids, strict=True):
+        grids.append(compare_grids(tuned, start, **drawing))
     # Units that decide: without those that a run trained on.
     after, before = decision.parts[0].scores
     changes = paired_changes(after.samples, before.samples, **drawing)

@@ -342,7 +342,7 @@ def _write_tokens(
         tokens = encoder.tokenize(block, side=side)
         lengths.extend(tokens.lengths.tolist())
         file.write(tokens.values.astype("<i4", copy=False).data)
-    return np.cumsum(lengths)
+    return np.cumsum(lengths, dtype=np.int64)
 
 
 def embed_rows(encoder: "Encoder", table: TokenTable, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:

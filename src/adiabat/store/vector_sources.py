@@ -351,9 +351,13 @@ def _npy_ids(path: Path) -> np.ndarray:
     """Ids in an npy file, which holds one array of strings or numbers."""
     with reading(path, remedy="save strings or numbers, such as ids.astype(str)", error=StoreError):
         array = np.load(path, allow_pickle=False)
-    if not isinstance(array, np.ndarray) or array.ndim != 1:
-        kind = f"one of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive (npz)"
-        raise StoreError(f"{path}: ids must be an array of one dimension, got {kind}; save one")
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise StoreError(f"{path}: ids must be an array of one dimension, got an archive (npz); save one")
+    if array.ndim != 1:
+        raise StoreError(
+            f"{path}: ids must be an array of one dimension, got one of shape {array.shape}; save one"
+        )
     return array
 
 
