@@ -1,5 +1,6 @@
 """Checksums of files that belong together, and of lines that a run adds one by one."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from adiabat.core import provenance as seals
-from adiabat.core.errors import DataError, JobError, StoreError
+from adiabat.core.errors import DataError, JobError, ModelError, StoreError
 from adiabat.core.provenance import (
     CHECKED,
     CHECKSUMS,
@@ -17,8 +18,10 @@ from adiabat.core.provenance import (
     digest_of,
     last_checksum,
     line_of,
+    packaged_folder,
     read_array,
     read_lines,
+    require_published,
     require_seal,
     seal,
     write_array,
@@ -260,3 +263,29 @@ def test_a_line_goes_on_from_the_last_checksum(tmp_path: Path) -> None:
     line = line_of({"step": 6}, after=last_checksum(path, remedy=""))
     path.write_bytes(path.read_bytes() + str(line).encode())
     assert rows_in(path) == [*ROWS, {"step": 6}]
+
+
+def test_rooms_have_their_files_beside_them() -> None:
+    assert (packaged_folder("datasets") / "manifest.json").is_file()
+    assert (packaged_folder("adiabatic") / "README.md").is_file()
+
+
+def test_a_file_as_it_was_published_is_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(b"abc")
+    # The digest of "abc" in FIPS 180-4.
+    assert require_published(path, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad") == path
+
+
+def test_another_or_none_is_told_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    with pytest.raises(DataError) as fault:
+        require_published(path, "00")
+    assert str(fault.value) == f"{path} must exist, got no such file; install adiabat again"
+    path.write_bytes(b"abd")
+    with pytest.raises(ModelError) as other:
+        require_published(path, "00", remedy="fetch it again", error=ModelError)
+    assert (
+        str(other.value)
+        == f"{path} must have the sha256 00, got {hashlib.sha256(b'abd').hexdigest()}; fetch it again"
+    )

@@ -371,7 +371,7 @@ ABLATE: list[Refused] = [
     (f"{ABLATED} --out model", "--out must be a new or empty directory"),
 ]
 OTHER: list[Refused] = [
-    ("compare pipe.json store", "--qrels must", "got none for pipe.json"),
+    ("compare pairs.jsonl store", "--qrels must", "got none for pairs.jsonl"),
     ("inspect split", "splits (train, validation), got none", "split?split=NAME"),
     ("mine split corpus.jsonl --out mined.jsonl", "splits (train, validation), got none", "split?split=NAME"),
 ]
@@ -388,6 +388,7 @@ PIPES: list[Refused] = [
         ("embed model corpus.jsonl --import pipe.npy --ids ids.txt", "pipe.npy"),
         (f"{ON_PAIRS} --retain store pipe.jsonl", "pipe.jsonl"),
         (f"{TUNED} --set guard.probes=pipe.jsonl", "pipe.jsonl"),
+        ("compare pairs.jsonl corpus.jsonl --qrels pipe.json", "pipe.json"),
         ("tune piped_config store pairs.jsonl", "piped_config/config.json"),
         ("search store hello --model piped_tokenizer", "piped_tokenizer/tokenizer.json"),
         ("search piped_manifest hello --model model", "piped_manifest/manifest.json"),

@@ -207,7 +207,8 @@ def test_measures_that_need_the_ranks_of_all_judged_documents():
 def test_measures_that_no_order_of_a_short_list_can_change():
     names = ["nDCG@10", "Recall@100", "R@4", "R@5", "P@5", "Success@9", "RR@10", "Judged@2", "AP"]
     assert same_in_any_order(names, 5) == ["Recall@100", "R@5", "P@5", "Success@9", "Judged@2"]
-    orders = [dict(zip("abcde", order, strict=True)) for order in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])]
+    falling = [5.0, 4.0, 3.0, 2.0, 1.0]
+    orders = [dict(zip("abcde", order, strict=True)) for order in (falling, falling[::-1])]
     one, other = (ranking_measures({"q": order}, JUDGED, names) for order in orders)
     same = [name for name in names if one[name] == other[name]]
     assert same == ["Recall@100", "R@5", "P@5", "Success@9"]

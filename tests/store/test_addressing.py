@@ -6,12 +6,12 @@ from unicodedata import normalize
 import numpy as np
 import pytest
 
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, StoreError
 from adiabat.data.records import Document, Example, ExampleSet, text_id
-from adiabat.store.addressing import AddressedSet, address, sharing_answers
+from adiabat.store.addressing import AddressedSet, address, require_inputs, sharing_answers
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import fake_store
-from tests.refused import refused
+from tests.refused import one_line, refused
 from tests.tiny import lists
 
 WORDS = ("zero", "one", "two", "three")
@@ -202,3 +202,24 @@ def test_ids_that_differ_in_unicode_form_only_are_named_and_found_on_request(tmp
         found = address(examples, store, ids="nfc")
         # A negative that is also a positive is dropped, whatever its form.
         assert (lists(found.positives), lists(found.negatives)) == ([[0]], [[1]])
+
+
+def test_what_is_there_passes_unread(tmp_path: Path) -> None:
+    (tmp_path / "pairs.jsonl").write_text("no JSON")
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    for name in ("queries", "corpus"):
+        (tmp_path / "beir" / f"{name}.jsonl").touch()
+    pairs, folder = str(tmp_path / "pairs.jsonl"), str(tmp_path / "beir")
+    require_inputs([pairs, folder, "hf:some/set"], corpora=[pairs, folder, "hf:some/corpus"])
+
+
+def test_every_fault_is_told_once_as_its_reader_tells_it(tmp_path: Path) -> None:
+    gone, notes, store = (str(tmp_path / name) for name in ("gone.jsonl", "notes.txt", "s"))
+    Path(notes).touch()
+    with one_line(DataError, "gone.jsonl must exist", "no such file", "check the path"):
+        require_inputs([], corpora=[gone])
+    with one_line(StoreError, f"{store} must be a store", "no such directory"):
+        require_inputs([], stores=[store])
+    told = (f"{store} must be a store", f"{gone} must exist", f"{notes} must end in")
+    with one_line(DataError, "3 faults: ", *told):
+        require_inputs([gone, gone, notes], stores=[store])
