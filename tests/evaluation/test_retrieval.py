@@ -381,6 +381,9 @@ def test_there_is_no_ladder_where_lists_differ_in_length_or_nothing_is_listed(
 ) -> None:
     assert laddered(ladder_store, [*LADDERS[:3], (9, (10, 0))]).negative_columns is None
     assert laddered(ladder_store, [(near, far[:1]) for near, far in LADDERS]).negative_columns is None
+    two = laddered(ladder_store, [(near, far[:2]) for near, far in LADDERS]).negative_columns
+    assert two is not None
+    assert two.shape == (len(LADDERS), 2)
     assert laddered(ladder_store, is_judged=True).negative_columns is None
     assert not scored(System(model, ladder_store), laddered(ladder_store), negatives="store").ladder
 

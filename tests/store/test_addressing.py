@@ -204,6 +204,14 @@ def test_ids_that_differ_in_unicode_form_only_are_named_and_found_on_request(tmp
         assert (lists(found.positives), lists(found.negatives)) == ([[0]], [[1]])
 
 
+def test_an_id_of_the_first_row_is_its_own_where_its_other_form_is_known_too(tmp_path: Path) -> None:
+    composed, decomposed = (normalize(form, "café") for form in ("NFC", "NFD"))
+    store = store_of(tmp_path, {decomposed: "a text", composed: "another"})
+    examples = examples_of(Example("q", "a question", (decomposed,), (composed,)), holds_texts=False)
+    found = address(examples, store, ids="nfc")
+    assert (lists(found.positives), lists(found.negatives)) == ([[0]], [[1]])
+
+
 def test_what_is_there_passes_unread(tmp_path: Path) -> None:
     (tmp_path / "pairs.jsonl").write_text("no JSON")
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
