@@ -34,6 +34,13 @@ def test_each_model_is_compared_with_the_best_of_the_task() -> None:
     assert all(one.change.verdict == "worse" and one.significant for one in findings.pairings)
 
 
+def test_equal_models_share_the_mean_of_their_ranks() -> None:
+    middle = [model(name, ranked(MIDDLE)) for name in "acd"]
+    (task,) = found(*middle, model("b", ranked(HIGH)), model("e", ranked(LOW))).analysis.tasks
+    # Ranks 2, 3 and 4 are shared.
+    assert task.ranks == {"a": 3.0, "b": 1.0, "c": 3.0, "d": 3.0, "e": 5.0}
+
+
 def test_a_lower_discrepancy_is_the_better_one() -> None:
     models = []
     for name, values in (("high", HIGH), ("low", LOW)):
