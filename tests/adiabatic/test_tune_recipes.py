@@ -110,15 +110,18 @@ def test_keywords_go_before_the_recipe_of_settings(stated: dict[str, Any], optio
     assert of_object.overlay() == of_tables.overlay()
 
 
-def test_a_sweep_drops_the_time_limit_of_a_recipe_and_refuses_a_stated_one() -> None:
+def test_a_sweep_drops_the_limit_and_evidence_of_a_recipe_and_refuses_stated_ones() -> None:
     sweep = {"tune": {"recipe": "quick"}, "grid": {"tune": {"learning_rate": [1e-6, 2e-6]}}}
     runs = [trial.settings for trial in trials_of_sweep(checked(TuneSweepSettings, sweep))]
     for one, rate in zip(runs, (1e-6, 2e-6), strict=True):
         assert (one.tune.learning_rate, one.tune.loss.kind) == (rate, "store_softmax")
-        assert one.tune.budget_seconds is None
+        assert (one.tune.budget_seconds, one.tune.evidence) == (None, "off")
     limited = {**sweep, "tune": {"recipe": "quick", "budget_seconds": 60}}
     with pytest.raises(ConfigError, match="tune.budget_seconds must be left out in a sweep"):
         trials_of_sweep(checked(TuneSweepSettings, limited))
+    told = {**sweep, "tune": {"recipe": "quick", "evidence": "told"}}
+    with pytest.raises(ConfigError, match="tune.evidence must be off in a sweep, .* got told"):
+        trials_of_sweep(checked(TuneSweepSettings, told))
     searched = {"tune": {"recipe": "quick"}, "grid": {"tune": {"batch_size": [3, 4]}}}
     for table in (searched, {"grid": {"tune": {"recipe": ["paper", "quick"]}}}):
         with pytest.raises(ConfigError, match="seed=0: rate_search must be off in a sweep"):

@@ -48,6 +48,11 @@ def test_further_lists_hold_one_number_each(lists: list[list[int]], more: int, n
     assert as_lists(Ragged.of(lists).extended(len(lists) + more, number)) == lists + [[number]] * more
 
 
+@given(LISTS, LISTS)
+def test_lists_follow_each_other(first: list[list[int]], second: list[list[int]]) -> None:
+    assert as_lists(Ragged.of(first).followed_by(Ragged.of(second))) == first + second
+
+
 @given(LISTS, some.data())
 def test_entries_left_out_leave_the_others_in_their_lists(lists: list[list[int]], data: DataObject) -> None:
     entries = sum(map(len, lists))

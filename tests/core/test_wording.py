@@ -26,6 +26,7 @@ from adiabat.core.wording import (
         (lambda: option("out", Path("my job")), 'out="my job"', "--out 'my job'"),
         (lambda: option("resume", True), "resume=True", "--resume"),
         (lambda: option("runs"), "runs", "--run"),
+        (lambda: option("evidence", "told"), 'evidence="told"', "--anyway"),
         (lambda: option("budget", 1e17), "budget=1e17", "--budget 1e17"),
         (lambda: option("baseline_stores", "s"), 'baseline_stores="s"', "--baseline-store s"),
         (lambda: positional("store"), "store", "STORE"),

@@ -7,9 +7,10 @@ import pytest
 from adiabat.experiments.advice_rules import recommend
 from tests.report.sample_advice import make_advised, make_gain
 
-LEAVE, FUSE, TUNE, MORE, EMBED = (
+LEAVE, FUSE, BOTH, TUNE, MORE, EMBED = (
     "leave it",
     "fuse with BM25",
+    "fuse with BM25, then tune",
     "tune the query tower",
     "get more data",
     "re-embed with a better model",
@@ -52,7 +53,10 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         ({"bm25": 10.0, "fused": 9.5}, 1.0, FUSE, ["+9.5 %"]),
         ({"bm25": 1.5, "fused": 0.0}, 1.0, LEAVE, []),
         # Fusion or tuning, by the larger gain; the other is named too.
-        ({"fused": 6.0, "mapped": 2.0}, 1.0, FUSE, ["+6.0 %", "+2.0 %"]),
+        ({"fused": 6.0, "mapped": 2.0}, 1.0, BOTH, ["+6.0 %", "+2.0 %"]),
+        ({"fused": 6.0, "mapped": 1.0}, 1.0, BOTH, ["+6.0 %", "+1.0 %"]),
+        ({"fused": 6.0, "mapped": 0.9}, 1.0, FUSE, ["+6.0 %", "+0.9 %"]),
+        ({"fused": 6.0, "mapped": make_gain(2.0, half_width=2.1)}, 1.0, FUSE, ["+6.0 %", "+2.0 %"]),
         ({"fused": 2.0, "mapped": 6.0}, 1.0, TUNE, ["+6.0 % [+5.0, +7.0]", "+2.0 %"]),
         ({"fused": 0.9}, 1.0, LEAVE, ["No interval reaches above 2 %"]),
         ({"mapped": 1.1}, 1.0, TUNE, ["+1.1 %"]),

@@ -38,7 +38,7 @@ from adiabat.results.training_record import LayerChange, TrainingRecord
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, is_job, read_description
 from adiabat.store.addressing import stored_documents
-from adiabat.training.checkpoint import Outcome, Position
+from adiabat.training.checkpoint import Outcome, Position, has_checkpoints
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import ROUNDED_AWAY
 from adiabat.training.passes import side_passes
@@ -153,6 +153,23 @@ class TuningRun:
         checkpoints for it.
         """
         return _loop(self.objective, self.settings, self.job, self.watch)
+
+    def keep_start(self, why: str) -> "TunedRun":
+        """Take no step, and keep the tower as it is; its validation is logged.
+
+        Nothing is left to go on from, so that a resumed job asks its evidence again.
+        """
+        with sole_writer(self.job.folder):
+            try:
+                self.loop.start(resume=False)
+            finally:
+                self.loop.close()
+        return TunedRun(self, self.loop.finish(why), merged_tower(self.objective.encoder))
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether a run is resumed that has taken steps."""
+        return has_checkpoints(self.job.checkpoints)
 
     def carry_out(self) -> "TunedRun":
         """Print what is tuned, and take all steps that no checkpoint holds."""

@@ -82,6 +82,7 @@ RULES = Rules(
             "job.store",
             "job.data",
             "tune.recipe",
+            "tune.evidence",
             f"job.{SEARCH_STEPS}",
             f"job.{EPOCHS}",
             f"job.{RESERVE}",

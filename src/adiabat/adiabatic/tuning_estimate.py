@@ -14,6 +14,9 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.runs.run_config import without_none
 from adiabat.training.time_limit import seconds_since
 
+EVIDENCE_SECONDS = 60.0
+"""Time of the evidence before a job: 20 to 100 s on the six sets of LOG.md, one thread of a CPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class TuningEstimate:
@@ -39,6 +42,8 @@ class TuningEstimate:
             f"data: {self.queries:,} queries, validated on {self.validated:,} others",
             self.time.summary(),
         ]
+        if self.settings["tune"]["evidence"] != "off":
+            lines.append("before that the evidence is measured, which takes about a minute")
         return tomli_w.dumps(without_none(self.settings)) + "".join(f"\n# {line}" for line in lines)
 
 
@@ -53,7 +58,8 @@ def estimate(
     check_settings(settings)
     train, validation = context.examples(settings.data)
     pace = measured_pace(context, settings, started=started, watch=watch)
-    settings = fitted(settings, pace, spent=seconds_since(started))
+    evidence = 0.0 if settings.tune.evidence == "off" else EVIDENCE_SECONDS
+    settings = fitted(settings, pace, spent=seconds_since(started) + evidence)
     expected = time_at(pace, settings)
     compared = settings.model_copy(update={"tune": context.compared(settings.tune)})
     return TuningEstimate(compared.model_dump(mode="json"), len(train), len(validation), expected)

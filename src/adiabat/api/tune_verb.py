@@ -23,16 +23,18 @@ from adiabat.api.repeated import Asked
 from adiabat.api.with_page import with_page
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.disk import make_folder, real, require_no_link
-from adiabat.core.wording import call_began
+from adiabat.core.progress import Watch
+from adiabat.core.wording import call_began, option
 from adiabat.models.model_paths import name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import require_own
 from adiabat.runs.run_config import is_job
 
 if TYPE_CHECKING:
-    from adiabat.adiabatic.tune import TuningRun
+    from adiabat.adiabatic.tune import TunedRun, TuningRun
     from adiabat.adiabatic.tuning_context import TuningContext
     from adiabat.adiabatic.tuning_estimate import TuningEstimate
+    from adiabat.experiments.evidence import Evidence
     from adiabat.models.model_paths import Model
 
 
@@ -100,8 +102,9 @@ def tune(
 
     with asked.carried_out(progress) as call:
         context = context_of(model, store, source, chosen)
+        evidence = _evidence(context, folder, chosen, call.watch)
         run = begin(context, folder, settings=chosen, resume=resume, watch=call.watch, started=began)
-        tuned = at_its_rate(run).carry_out()
+        tuned = _tuned(run, evidence)
         # Loaded at the end: a run that fails does without.
         from adiabat.evaluation.set_power import validation_power
 
@@ -110,6 +113,31 @@ def tune(
         )
         result = tuned.finish(command=call.command, power=power)
     return with_page(result, folder)
+
+
+def _evidence(
+    context: "TuningContext", folder: Path, settings: TuneSettings, watch: Watch
+) -> "Evidence | None":
+    """The evidence of a job that asks for it, told before the first step."""
+    if settings.tune.evidence == "off":
+        return None
+    from adiabat.experiments.evidence import evidence_for
+
+    evidence = evidence_for(context, folder, settings, watch)
+    watch.note(f"evidence: {evidence.reason}")
+    if evidence.says_tune and (promise := evidence.promise()):
+        watch.note(promise)
+    return evidence
+
+
+def _tuned(run: "TuningRun", evidence: "Evidence | None") -> "TunedRun":
+    """Take the steps of a run, or keep its start where its evidence decides so."""
+    if evidence is not None:
+        evidence.write(run.job.folder)
+        if run.settings.tune.evidence == "decides" and not evidence.says_tune and not run.has_steps:
+            anyway = option("evidence", "told")
+            return run.keep_start(f"the evidence says not to tune; {anyway} tunes anyway. {evidence.reason}")
+    return at_its_rate(run).carry_out()
 
 
 def estimate_tuning(

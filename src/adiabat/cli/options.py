@@ -60,6 +60,7 @@ class Option:
         default: Its value if it is not given.
         key: The setting that it is short for; "" for none.
         is_number: Whether its text is a number of a TOML file, and no text.
+        stands_for: What a switch gives the setting; "" for true.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Option:
     default: Any = None
     key: str = ""
     is_number: bool = False
+    stands_for: str = ""
 
     def parameter(self) -> Parameter:
         """The parameter of the function that typer sees."""
@@ -118,9 +120,10 @@ def number(key: str, flag: str, metavar: str, text: str) -> Option:
     return replace(setting(key, flag, metavar, text), is_number=True)
 
 
-def switch(flag: str, text: str, *, key: str = "") -> Option:
-    """An option without a value."""
-    return Option(_name_of(flag), bool, flag, typer.Option(flag, help=text), default=False, key=key)
+def switch(flag: str, text: str, *, key: str = "", stands_for: str = "") -> Option:
+    """An option without a value; that of a setting gives it true, or what it stands for."""
+    shown = typer.Option(flag, help=text)
+    return Option(_name_of(flag), bool, flag, shown, default=False, key=key, stands_for=stands_for)
 
 
 def _name_of(flag: str) -> str:
@@ -190,7 +193,8 @@ class Given:
         for each in self._options:
             if each.key:
                 # A number is left as it was typed, so that the reader tells one that is wrong.
-                (numbers if each.is_number else texts)[each.key] = self._values[each.name]
+                value = self._values[each.name]
+                (numbers if each.is_number else texts)[each.key] = value and (each.stands_for or value)
         return [*(self._values["set"] or ()), *short_for({**texts, **further}, numbers)]
 
     def settings(self, kind: type[S], further: Mapping[str, Any] = NOTHING) -> S:

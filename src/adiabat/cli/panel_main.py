@@ -217,6 +217,12 @@ def _pairs(given: Given) -> list[tuple[str, str]]:
         "TIME",
         "Time limit of the whole command: 10min (tune.budget_seconds).",
     ),
+    switch(
+        "--anyway",
+        "Tune even where the evidence of the recipes quick and safe says not to.",
+        key="tune.evidence",
+        stands_for="told",
+    ),
     SPLIT,
     RESUME,
     switch("--dry-run", "Print the settings and the expected time, and tune nothing."),

@@ -254,10 +254,12 @@ class SweepSettings(TaskTables):
     @classmethod
     def completed(cls, run: Mapping[str, Any]) -> dict[str, Any]:
         """The tables of a run, with the sweep's defaults added; runs of equal lengths go without the time
-        limit of a recipe.
+        limit and the evidence of a recipe.
         """
         tune = run.get("tune")
-        return {**run, "tune": {"budget_seconds": None, **tune}} if isinstance(tune, Mapping) else dict(run)
+        if not isinstance(tune, Mapping):
+            return dict(run)
+        return {**run, "tune": {"budget_seconds": None, "evidence": "off", **tune}}
 
 
 class TuneSweepSettings(TuneTables, SweepSettings):

@@ -77,6 +77,7 @@ RecipeName = Literal["quick", "safe", "paper"]
 RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
     "quick": {
         "tune": {
+            "evidence": "decides",
             "loss": {"kind": "store_softmax"},
             "keep": "loss",
             "batches_per_epoch": 50,
@@ -90,7 +91,7 @@ RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
         "rate_search": {"kind": "range", "low": 2e-6, "high": 1e-5, "count": 3, "steps": 150},
     },
     "safe": {
-        "tune": {"batches_per_epoch": 100, "max_epochs": 10},
+        "tune": {"evidence": "decides", "batches_per_epoch": 100, "max_epochs": 10},
         "rate_search": {"kind": "safe"},
         "rehearsal": {},
     },
@@ -119,6 +120,10 @@ class TuneSection(Section):
         PositiveFloat, no_text('a number > 0, or left out where rate_search = "safe" or "range" finds one')
     ] = 5e-8
     """Peak learning rate, unless `rate_search` finds one."""
+    evidence: Literal["decides", "told", "off"] = "off"
+    """Measure first what better query vectors could gain, on the training and validation queries, as `adiabat
+    advise` does. Where the advice is not to tune, keep the start (decides), or tell it and go on (told); off
+    measures nothing."""
     budget_seconds: Seconds | None = None
     """Time limit from the start of the command, or of the call in Python, to the written page, over all
     resumed parts: seconds, or text such as "10min". At the start it limits `rate_search.steps` and
@@ -331,6 +336,11 @@ class TuneSettings(TuneTables):
             return (
                 "tune.budget_seconds must be left out in a sweep, whose runs have "
                 "equal lengths; set tune.max_epochs"
+            )
+        if self.tune.evidence != "off":
+            got = self.tune.evidence
+            return (
+                f"tune.evidence must be off in a sweep, which makes all of its runs, got {got}; leave it out"
             )
         return None
 

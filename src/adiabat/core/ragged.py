@@ -67,6 +67,11 @@ class Ragged:
         # An entry's new place is the number of kept entries before it, and so is the start of a list.
         return Ragged(self.values[keep], np.concatenate([[0], np.cumsum(keep)])[self.offsets])
 
+    def followed_by(self, other: "Ragged") -> "Ragged":
+        """These lists, then those of another."""
+        values = np.concatenate([self.values, other.values])
+        return Ragged(values, np.concatenate([self.offsets, self.offsets[-1] + other.offsets[1:]]))
+
     def take(self, lists: Int[np.ndarray, " n"]) -> "Ragged":
         """A selection of the lists."""
         lengths = self.offsets[lists + 1] - self.offsets[lists]

@@ -25,6 +25,9 @@ FLAGS = {
 }
 """Flags of arguments that have another name at each door."""
 
+SWITCHES = {("evidence", "told"): "--anyway"}
+"""Flags that stand for one value of an argument."""
+
 
 @contextmanager
 def typed(command: str, *, began: float | None = None) -> Iterator[None]:
@@ -54,6 +57,8 @@ def option(name: str, value: object = None) -> str:
     """An optional argument, with its value if there is one: ``--out DIR``, or ``out="DIR"``."""
     if typed_command() is None:
         return name if value is None else f"{name}={written(value)}"
+    if isinstance(value, str) and (name, value) in SWITCHES:
+        return SWITCHES[name, value]
     flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
     return flag if value is None or value is True else f"{flag} {written(value)}"
 

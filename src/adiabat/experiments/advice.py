@@ -108,6 +108,7 @@ def advise_on(
     inputs: dict[str, dict[str, str]],
     tuning: str,
     trained: TrainedTexts | None = None,
+    lexical: bool = True,
     watch: Watch,
 ) -> Advice:
     """Measure the target, the first data set, and the retention sets after it; then recommend.
@@ -116,6 +117,7 @@ def advise_on(
         inputs: Paths and checksums by role, for the record.
         tuning: The expected time of tuning, in words.
         trained: Training data of the model's job, if it has one.
+        lexical: Whether to measure BM25, whose index is built first, and its fusion with the model.
     """
     started = time.monotonic()
     seed = settings.run.seed
@@ -139,10 +141,12 @@ def advise_on(
     )
     nearest = tied_positives_last(hits, target.examples)
     samples = {}
-    if target.store.has_texts:
+    if not target.store.has_texts:
+        notes.append("the store keeps no texts, so BM25 was not measured")
+    elif lexical:
         samples = _lexical(target, nearest, watch)
     else:
-        notes.append("the store keeps no texts, so BM25 was not measured")
+        notes.append("BM25 was not measured, since the store is large; adiabat advise measures it")
     linear = _linear_map(target, retained, nearest, seed, watch)
     mapped: list[dict[str, Sample]] = [{} for _ in retained]
     pull = None

@@ -43,14 +43,16 @@ def recommend(
     1. "get more data": there are fewer than 50 queries.
     2. "re-embed with a better model": BM25 is better than the model by 2 % or more, and than the fusion
        by 1 % or more.
-    3. "fuse with BM25": fusion gains 2 % or more, and no less than the linear map.
-    4. "tune the query tower": the linear map gains 1 % or more on documents that it was not fitted on.
-    5. "re-embed with a better model": a quarter of the queries or more have no answer among the first
+    3. "fuse with BM25, then tune": fusion gains 2 % or more, and no less than the linear map, which gains
+       1 % or more on documents that it was not fitted on.
+    4. "fuse with BM25": fusion gains 2 % or more, and no less than the linear map.
+    5. "tune the query tower": the linear map gains 1 % or more on documents that it was not fitted on.
+    6. "re-embed with a better model": a quarter of the queries or more have no answer among the first
        100 documents.
-    6. "get more data": neither BM25 nor the map could be measured.
-    7. "get more data": the interval of fusion or the map reaches above 2 %, or the set would not show a
+    7. "get more data": neither BM25 nor the map could be measured.
+    8. "get more data": the interval of fusion or the map reaches above 2 %, or the set would not show a
        gain of 2 % by tuning.
-    8. "leave it": neither reaches its threshold, and both intervals exclude a gain of 2 %.
+    9. "leave it": neither reaches its threshold, and both intervals exclude a gain of 2 %.
 
     A gain counts if the paired comparison finds it better.
 
@@ -80,7 +82,11 @@ def _first_rule(
     if _gain(target.bm25) >= WORTH_BM25 and (over_fused is None or _gain(over_fused) >= WORTH):
         return "re-embed with a better model", "BM25, which needs no model, outperforms the model."
     if fused >= max(WORTH_BM25, mapped):
-        return "fuse with BM25", "Fusion with BM25 gains without any training."
+        gains = "Fusion with BM25 gains without any training"
+        if mapped >= WORTH:
+            also = "and a linear map of the query vectors on documents that it was not fitted on."
+            return "fuse with BM25, then tune", f"{gains}, {also}"
+        return "fuse with BM25", f"{gains}."
     if mapped >= WORTH:
         gains = "A linear map of the query vectors gains on documents that it was not fitted on."
         return "tune the query tower", gains

@@ -21,7 +21,11 @@ from adiabat.report.tables import (
 from adiabat.results.advice_result import Advice, AdvisedSet, Choice
 from adiabat.results.evaluation_result import Change
 
-_TONES: dict[Choice, Tone] = {"tune the query tower": "good", "fuse with BM25": "good"}
+_TONES: dict[Choice, Tone] = {
+    "tune the query tower": "good",
+    "fuse with BM25": "good",
+    "fuse with BM25, then tune": "good",
+}
 
 
 def page(result: Advice) -> Page:

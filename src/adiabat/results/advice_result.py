@@ -9,8 +9,16 @@ from adiabat.results.evaluation_result import Change
 from adiabat.results.record import Record
 
 Choice = Literal[
-    "leave it", "fuse with BM25", "tune the query tower", "get more data", "re-embed with a better model"
+    "leave it",
+    "fuse with BM25",
+    "fuse with BM25, then tune",
+    "tune the query tower",
+    "get more data",
+    "re-embed with a better model",
 ]
+
+TUNING: frozenset[Choice] = frozenset(("fuse with BM25, then tune", "tune the query tower"))
+"""Recommendations to tune."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,11 @@ class Advice(Record):
     def target(self) -> AdvisedSet:
         """The set that the advice is about."""
         return self.datasets[0]
+
+    @property
+    def says_tune(self) -> bool:
+        """Whether it recommends to tune the query tower, alone or after fusion."""
+        return self.choice in TUNING
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each data set and ranking."""

@@ -86,6 +86,29 @@ class AddressedSet:
         )
 
 
+def joined(first: AddressedSet, second: AddressedSet) -> AddressedSet:
+    """The queries of two sets of one store, whose clusters are numbered alike, with the name of the first;
+    their negatives have no common order.
+    """
+    clusters = answers = None
+    if first.clusters is not None and second.clusters is not None:
+        clusters = first.clusters.followed_by(second.clusters)
+    if first.answers is not None or second.answers is not None:
+        answers = first.known.followed_by(second.known)
+    return AddressedSet(
+        first.name,
+        [*first.query_ids, *second.query_ids],
+        [*first.queries, *second.queries],
+        positives=first.positives.followed_by(second.positives),
+        grades=first.grades.followed_by(second.grades),
+        negatives=first.negatives.followed_by(second.negatives),
+        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+        answers=answers,
+        is_judged=first.is_judged and second.is_judged,
+        clusters=clusters,
+    )
+
+
 @runtime_checkable
 class Addresses(Protocol):
     """Looks documents up by id and by text: a store, or the ids and texts of a corpus."""

@@ -1,0 +1,104 @@
+"""The evidence before a tuning job: what `adiabat advise` measures, on the job's own queries.
+
+It takes about a minute, and tells what the job may gain before it takes a step.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.config.shared import AdviseSettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.disk import make_folder
+from adiabat.core.errors import DataError
+from adiabat.core.progress import Watch
+from adiabat.core.text import MINUS
+from adiabat.experiments.advice import advise_on
+from adiabat.models.model_names import trained_by
+from adiabat.results.advice_result import Advice
+from adiabat.results.record import read_result
+from adiabat.runs.output_dir import write_report
+from adiabat.store.addressing import joined
+
+EVIDENCE = "evidence"
+"""Folder of the evidence in a job."""
+
+MOST_DOCUMENTS = 200_000
+"""Largest store that gets a BM25 index for the evidence; that of more documents takes minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was measured before a job, or why nothing could be.
+
+    Attributes:
+        advice: The figures and the recommendation; None if there are too few queries.
+        fault: Why nothing was measured; "" otherwise.
+    """
+
+    advice: Advice | None
+    fault: str = ""
+
+    @property
+    def says_tune(self) -> bool:
+        """Whether the figures recommend to tune."""
+        return self.advice is not None and self.advice.says_tune
+
+    @property
+    def reason(self) -> str:
+        """The recommendation with its reason."""
+        if self.advice is None:
+            return self.fault
+        return f"{self.advice.choice}. {self.advice.reason}"
+
+    def promise(self) -> str:
+        """The gain to expect, from the linear map; "" if it was not measured."""
+        mapped = None if self.advice is None else self.advice.target.mapped
+        if mapped is None or mapped.improvement is None or mapped.improvement_interval is None:
+            return ""
+        low, high = mapped.improvement_interval
+        gain = f"{mapped.improvement:+.1f} % [{low:+.1f}, {high:+.1f}]".replace("-", MINUS)
+        return (
+            f"expect about {gain} of {mapped.measure} on new documents, as a linear map of the queries gains"
+        )
+
+    def write(self, job: Path) -> None:
+        """Write the record and its page into a job, unless they are there."""
+        if self.advice is not None and not _record(job).exists():
+            make_folder(_record(job).parent)
+            write_report(self.advice, _record(job).parent)
+
+
+def evidence_for(context: TuningContext, job: Path, settings: TuneSettings, watch: Watch) -> Evidence:
+    """Read what a job measured at its first start, or measure it; nothing is written."""
+    if _record(job).exists():
+        return Evidence(read_result(_record(job), Advice))
+    train, validation = context.examples(settings.data)
+    if settings.data.validation is not None:
+        # Another file numbers its clusters anew.
+        train, validation = replace(train, clusters=None), replace(validation, clusters=None)
+    asked = AdviseSettings(
+        encoder=settings.encoder,
+        run=AdviseSettings().run.model_copy(
+            update={"seed": settings.run.seed, "device": settings.run.device}
+        ),
+    )
+    try:
+        advice = advise_on(
+            context.start_on_device(settings),
+            [(context.store, joined(train, validation))],
+            settings=asked,
+            command="",
+            inputs={"target": dict(context.inputs)},
+            tuning="",
+            trained=trained_by(context.inputs["model"]),
+            lexical=context.store.count <= MOST_DOCUMENTS,
+            watch=watch,
+        )
+    except DataError as fault:
+        return Evidence(None, str(fault))
+    return Evidence(replace(advice, title=f"evidence before tuning: {advice.title}"))
+
+
+def _record(job: Path) -> Path:
+    return job / EVIDENCE / "result.json"
