@@ -47,7 +47,7 @@ class ReachedError(Exception):
 @pytest.mark.parametrize(
     ("work", "command"),
     [
-        ("adiabat.adiabatic.tune.begin", "tune demo store pairs.jsonl --out job"),
+        ("adiabat.adiabatic.tune.begin", "tune demo store pairs.jsonl --out job --set tune.evidence=off"),
         ("adiabat.adiabatic.tuning_estimate.estimate", "tune demo store pairs.jsonl --dry-run"),
         ("adiabat.dual_encoder.train.train", "train run.toml --out job"),
         ("adiabat.dual_encoder.train.estimate", "train run.toml --dry-run"),

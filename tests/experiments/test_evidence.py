@@ -17,7 +17,7 @@ from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.store.addressing import joined
 from tests.adiabatic.problem import Problem, addressed, settings_of, write_problem
-from tests.commands import PAIRS, Run, lines, other_pairs, write_world
+from tests.commands import PAIRS, Run, assert_refused, lines, other_pairs, write_world
 from tests.commands import here as here
 from tests.commands import run as run
 from tests.pages import no_page as no_page
@@ -142,6 +142,15 @@ def test_a_job_keeps_its_start_where_its_evidence_says_so_and_asks_once(
     assert record is not None
     assert record.steps == 4
     assert measured == [60]
+
+
+def test_a_job_that_is_refused_measures_no_evidence(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = says(monkeypatch, "leave it")
+    assert_refused(run(f'{QUICK} --set tune.freeze=["embeddings","blocks[0:9]"]'), "freeze must")
+    assert measured == []
+    assert not (here / "new").exists()
 
 
 @pytest.mark.usefixtures("no_page")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.adiabatic.tuning_loop import check_settings
 from adiabat.config.shared import AdviseSettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.disk import make_folder
@@ -70,9 +71,14 @@ class Evidence:
 
 
 def evidence_for(context: TuningContext, job: Path, settings: TuneSettings, watch: Watch) -> Evidence:
-    """Read what a job measured at its first start, or measure it; nothing is written."""
+    """Read what a job measured at its first start, or measure it; nothing is written.
+
+    What a job would be refused for is told first, without the minute that the evidence takes.
+    """
     if _record(job).exists():
         return Evidence(read_result(_record(job), Advice))
+    check_settings(settings)
+    context.require_possible([settings])
     train, validation = context.examples(settings.data)
     if settings.data.validation is not None:
         # Another file numbers its clusters anew.
