@@ -12,6 +12,7 @@ from adiabat.core.progress import SILENT
 from adiabat.experiments import evidence as module
 from adiabat.experiments.advice import advise_on
 from adiabat.experiments.evidence import Evidence, evidence_for
+from adiabat.report.training_page import training_sentence
 from adiabat.results.advice_result import TUNING, Advice, Choice
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
@@ -126,6 +127,8 @@ def test_a_job_keeps_its_start_where_its_evidence_says_so_and_asks_once(
     assert record is not None
     assert (record.steps, record.best_epoch) == (0, 0)
     assert "leave it" in record.stop_reason
+    assert not any("learning rate" in note for note in record.notes)
+    assert record.stop_reason in training_sentence(record)
     start = load_file(here / "model" / "model.safetensors")
     (path,) = (here / "new").glob("model/query_0_Transformer/model.safetensors")
     kept = load_file(path)

@@ -350,7 +350,8 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
     objective, description = run.objective, read_description(run.job)
     parameters = [*objective.encoder.parameters()]
     inputs = description["job"]
-    notes = _how_tuned(run, description)
+    # A job that kept its start has not searched for a rate either.
+    notes = _how_tuned(run, description) if outcome.position.step else ()
     # The time limit as it was stated, without what the search took of it.
     tune = run.context.compared(run.settings.tune).model_copy(
         update={"budget_seconds": description["tune"].get("budget_seconds")}

@@ -136,7 +136,7 @@ def _tuned(run: "TuningRun", evidence: "Evidence | None") -> "TunedRun":
         evidence.write(run.job.folder)
         if run.settings.tune.evidence == "decides" and not evidence.says_tune and not run.has_steps:
             anyway = option("evidence", "told")
-            return run.keep_start(f"the evidence says not to tune; {anyway} tunes anyway. {evidence.reason}")
+            return run.keep_start(f"the evidence says not to tune ({anyway} tunes anyway): {evidence.reason}")
     return at_its_rate(run).carry_out()
 
 

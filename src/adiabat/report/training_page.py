@@ -117,7 +117,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         updated += f" ({percent:.1f}{NO_BREAK}%)"
     kept = result_weights(record)
     if record.best_epoch == 0:
-        kept = "the start: no epoch improved on it"
+        kept = "the start: no epoch improved on it" if record.steps else "the start"
     facts = [
         ("trained on", record.trained_on),
         ("parameters updated", updated),
@@ -255,6 +255,8 @@ def period_of(record: TrainingRecord) -> str:
 def training_sentence(record: TrainingRecord) -> str:
     """Results of a training run on its validation set."""
     ran, kind = length(record), record.kind.capitalize()
+    if record.steps == 0:
+        return f"{kind} took no step, and the starting weights were kept: {record.stop_reason}"
     if record.best_epoch == 0:
         return f"{kind} did not improve on the start in {ran}; the starting weights were kept."
     sentence = f"{kind} ran {ran} and kept {result_weights(record)}"
