@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor, library, nn
 from torch.nn import functional
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -182,13 +182,9 @@ def attention_of_segments(
     return attended.unsqueeze(0).to(value.dtype)
 
 
-NAMESPACE = "adiabat" + 2 * ":"
-"""What torch puts before the names of our operators."""
-
-
 # An operator of its own: torch's `varlen_attn` came with 2.10, changed its arguments since, and sums
 # gradients in no fixed order.
-@torch.library.custom_op(NAMESPACE + "attention_of_segments", mutates_args=(), device_types="cuda")
+@library.custom_op("adiabat::attention_of_segments", mutates_args=(), device_types="cuda")
 def _segments(
     query: Tensor,
     key: Tensor,
@@ -211,7 +207,7 @@ def _segments_shapes(query: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
     return torch.empty_like(query), query.new_empty(query.shape[1], query.shape[0], dtype=torch.float32)
 
 
-@torch.library.custom_op(NAMESPACE + "gradient_of_segments", mutates_args=(), device_types="cuda")
+@library.custom_op("adiabat::gradient_of_segments", mutates_args=(), device_types="cuda")
 def _segments_gradient(
     gradient: Tensor,
     query: Tensor,
