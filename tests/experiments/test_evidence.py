@@ -16,6 +16,7 @@ from adiabat.report.training_page import training_sentence
 from adiabat.results.advice_result import TUNING, Advice, Choice
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
+from adiabat.results.training_record import TrainingRecord
 from adiabat.store.addressing import joined
 from tests.adiabatic.problem import Problem, addressed, settings_of, write_problem
 from tests.commands import PAIRS, Run, assert_refused, lines, other_pairs, write_world
@@ -53,6 +54,13 @@ def says(monkeypatch: pytest.MonkeyPatch, choice: Choice) -> list[int]:
 
     monkeypatch.setattr(module, "advise_on", advise)
     return measured
+
+
+def trained(here: Path) -> TrainingRecord:
+    """The record of the job in ``new``."""
+    record = read_result(here / "new" / "result.json", Result).training
+    assert record is not None
+    return record
 
 
 def test_two_sets_of_one_store_are_joined_in_their_order() -> None:
@@ -123,8 +131,7 @@ def test_a_job_keeps_its_start_where_its_evidence_says_so_and_asks_once(
     assert said.code == 0, said.err
     assert "evidence: leave it" in said.err
     assert "--anyway" in said.err
-    record = read_result(here / "new" / "result.json", Result).training
-    assert record is not None
+    record = trained(here)
     assert (record.steps, record.best_epoch) == (0, 0)
     assert "leave it" in record.stop_reason
     assert not any("learning rate" in note for note in record.notes)
@@ -141,8 +148,7 @@ def test_a_job_keeps_its_start_where_its_evidence_says_so_and_asks_once(
     said = run(f"{QUICK} --resume --anyway")
     assert said.code == 0, said.err
     assert "evidence: leave it" in said.err
-    record = read_result(here / "new" / "result.json", Result).training
-    assert record is not None
+    record = trained(here)
     assert record.steps == 4
     assert measured == [60]
 
@@ -164,8 +170,7 @@ def test_a_job_takes_its_steps_where_its_evidence_says_tune(
     said = run(QUICK)
     assert said.code == 0, said.err
     assert "expect about" in said.err
-    record = read_result(here / "new" / "result.json", Result).training
-    assert record is not None
+    record = trained(here)
     assert record.steps == 4
     assert measured == [60]
     # The paper's regime measures nothing.

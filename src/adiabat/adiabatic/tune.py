@@ -157,7 +157,7 @@ class TuningRun:
     def keep_start(self, why: str) -> "TunedRun":
         """Take no step, and keep the tower as it is; its validation is logged.
 
-        Nothing is left to go on from, so that a resumed job asks its evidence again.
+        No checkpoint is written, so a resumed job reads its evidence again.
         """
         with sole_writer(self.job.folder):
             try:

@@ -291,7 +291,7 @@ def _ending(fault: BaseException, verb: str) -> tuple[int, str]:
     if isinstance(fault, UsageError):
         context = getattr(fault, "ctx", None)
         message = fault.format_message().rstrip(".") or "a command is missing"  # type: ignore[attr-defined]
-        # typer lets pydantic choose among words.
+        # typer checks words with pydantic, which adds this prefix.
         message = message.replace("Value error, ", "")
         return 2, f"{message}; see {context.command_path if context else 'adiabat'} --help"
     # What remains is a defect, unless it is about a path that the user can mend.

@@ -194,7 +194,9 @@ class Given:
             if each.key:
                 # A number is left as it was typed, so that the reader tells one that is wrong.
                 value = self._values[each.name]
-                (numbers if each.is_number else texts)[each.key] = value and (each.stands_for or value)
+                if value and each.stands_for:
+                    value = each.stands_for
+                (numbers if each.is_number else texts)[each.key] = value
         return [*(self._values["set"] or ()), *short_for({**texts, **further}, numbers)]
 
     def settings(self, kind: type[S], further: Mapping[str, Any] = NOTHING) -> S:

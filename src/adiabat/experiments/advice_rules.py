@@ -118,7 +118,7 @@ def _figures(target: AdvisedSet) -> str:
         "that fusion": target.fused,
         "a linear map of the query vectors": target.mapped,
     }
-    gains = [f"{name} {_percent(change)}" for name, change in changes.items() if change is not None]
+    gains = [f"{name} {percent_of(change)}" for name, change in changes.items() if change is not None]
     return f"Gains: {'; '.join(gains) or 'neither of BM25 nor of a linear map was any measured'}."
 
 
@@ -148,7 +148,7 @@ def _gain(change: Change | None) -> float:
     return math.inf if change.improvement is None else change.improvement
 
 
-def _percent(change: Change) -> str:
+def percent_of(change: Change) -> str:
     """A change in percent with its interval; in points over a baseline of 0."""
     assert change.difference is not None
     said = f"{100 * change.difference:+.1f} points"

@@ -13,8 +13,8 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.disk import make_folder
 from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch
-from adiabat.core.text import MINUS
 from adiabat.experiments.advice import advise_on
+from adiabat.experiments.advice_rules import percent_of
 from adiabat.models.model_names import trained_by
 from adiabat.results.advice_result import Advice
 from adiabat.results.record import read_result
@@ -55,13 +55,10 @@ class Evidence:
     def promise(self) -> str:
         """The gain to expect, from the linear map; "" if it was not measured."""
         mapped = None if self.advice is None else self.advice.target.mapped
-        if mapped is None or mapped.improvement is None or mapped.improvement_interval is None:
+        if mapped is None:
             return ""
-        low, high = mapped.improvement_interval
-        gain = f"{mapped.improvement:+.1f} % [{low:+.1f}, {high:+.1f}]".replace("-", MINUS)
-        return (
-            f"expect about {gain} of {mapped.measure} on new documents, as a linear map of the queries gains"
-        )
+        gain = f"{percent_of(mapped)} of {mapped.measure} on new documents"
+        return f"expect about {gain}, as a linear map of the queries gains"
 
     def write(self, job: Path) -> None:
         """Write the record and its page into a job, unless they are there."""
@@ -73,7 +70,7 @@ class Evidence:
 def evidence_for(context: TuningContext, job: Path, settings: TuneSettings, watch: Watch) -> Evidence:
     """Read what a job measured at its first start, or measure it; nothing is written.
 
-    What a job would be refused for is told first, without the minute that the evidence takes.
+    Settings and data that cannot be tuned on are refused first, before the minute that the evidence takes.
     """
     if _record(job).exists():
         return Evidence(read_result(_record(job), Advice))

@@ -13,6 +13,7 @@ import numpy as np
 
 from adiabat.adiabatic.drift import OVERLAP_LOSS, ROTATION_SHARE, limits_of
 from adiabat.results.evaluation_result import Change, GridComparison
+from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import (
     VARIANT,
     Case,
@@ -306,7 +307,7 @@ def _drift_limits(result: SweepResult, view: SweepAnalysis) -> Iterator[DriftLim
     for cases in _rate_series(result, view, rate):
         for measure, limit in limits_of(result.noise).items():
             # Runs of an earlier version that knew fewer measures lack this one.
-            is_measured = all(measure in run.drift.means for run in _drifting(result, cases) if run.drift)
+            is_measured = all(measure in drift.means for drift in _drifts(result, cases))
             # The rotation share does not grow with the movement.
             if limit > 0 and measure != ROTATION_SHARE and is_measured:
                 steps = [_step(result, case, rate, measure) for case in cases]
@@ -341,14 +342,17 @@ class Step:
     harmed: tuple[str, ...]
 
 
-def _drifting(result: SweepResult, cases: Iterable[Case]) -> list[SweepRun]:
-    """Runs of some cases whose drift was measured."""
-    return [run for case in cases for run in result.runs_of(case) if run.drift is not None]
+def _drifts(result: SweepResult, cases: Iterable[Case]) -> list[Drift]:
+    """The drift of each run of some cases, where it was measured."""
+    found = []
+    for case in cases:
+        found += [run.drift for run in result.runs_of(case) if run.drift is not None]
+    return found
 
 
 def _step(result: SweepResult, case: Case, rate: int, measure: str) -> Step:
     value = _amount(case.values[rate])
-    drifts = [run.drift.means[measure] for run in _drifting(result, [case]) if run.drift]
+    drifts = [drift.means[measure] for drift in _drifts(result, [case])]
     if case.failed or not drifts:
         # A run without a model counts as drift above every limit.
         return Step(value, math.inf, (*case.worse, "no model"))
