@@ -71,7 +71,8 @@ def objective_of(store: Store, case: Case) -> StoredDocuments:
         case.prepare(tower)
     # One query is long: batches with it are padded to another length.
     texts = [f"query {'word ' * (8 if number == 3 else number % 3)}{number}" for number in range(QUERIES)]
-    train = replace(addressed(POSITIVES, case.negatives, name="train"), queries=texts)
+    scores = [{row: float((7 * row + number) % 11) for row in range(DOCUMENTS)} for number in range(QUERIES)]
+    train = replace(addressed(POSITIVES, case.negatives, name="train"), queries=texts, scores=scores)
     # Other optimizers scale up a gradient that is 0 but for rounding.
     settings = section(**{"batch_size": 5, "learning_rate": RATE, "optimizer": "sgd", **case.settings})
     # Opened anew, since a device keeps the vectors with the store.
@@ -131,6 +132,7 @@ HARDEST: dict[str, Any] = {"kind": "hardest", "per_query": 2}
 
 SEVERAL: dict[str, Any] = {"kind": "examples", "per_query": 3}
 BY_DISTANCE: dict[str, Any] = {"kind": "triplet", "distance": "euclidean"}
+LISTWISE: dict[str, Any] = {"kind": "listwise", "temperature": 0.5, "teacher_temperature": 2.0}
 LISTING: dict[str, Any] = {"margin": 0.5}
 DECODER = EncoderSettings(max_tokens=64, pooling="last")
 NOT_POOLED = EncoderSettings(max_tokens=50, query_prompt="ask: ", pool_prompt=False)
@@ -146,6 +148,8 @@ CASES = {
     "softmax without negatives": Case({"loss": SOFTMAX | {"distance": "dot"}}),
     "softmax, hardest": Case({"loss": SOFTMAX, "negatives": HARDEST}, rehearsed=True),
     "whole store": Case({"loss": WHOLE}, rehearsed=True),
+    "listwise": Case({"loss": LISTWISE, "negatives": SEVERAL}, LISTED, rehearsed=True),
+    "margins of a teacher": Case({"loss": LISTWISE | {"objective": "margin_mse"}}, LISTED, free_memory=0),
     "store on disk": Case(LISTING, LISTED, free_memory=0),
     "adamw": Case(LISTING | {"optimizer": "adamw"}, LISTED),
     "adamax": Case(LISTING | {"optimizer": "adamax", "weight_decay": 0.1}, LISTED),
@@ -180,7 +184,8 @@ ELSEWHERE = torch.device("meta")
 
 
 @pytest.mark.parametrize(
-    "name", ["triplet of several", "triplet, some search", "softmax, hardest", "whole store", "decoder"]
+    "name",
+    ["triplet of several", "triplet, some search", "softmax, hardest", "whole store", "decoder", "listwise"],
 )
 def test_nothing_of_a_step_lies_on_the_cpu(store: Store, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     objective = objective_of(store, CASES[name])

@@ -280,7 +280,7 @@ def test_a_wrong_value_is_told_in_plain_words(assignment: str, told: str) -> Non
     [
         (
             "tune.loss={margin=0.1, temperature=0.1}",
-            "tune.loss.temperature belongs to in_batch_softmax, store_softmax; kind is triplet",
+            "tune.loss.temperature belongs to in_batch_softmax, store_softmax, listwise; kind is triplet",
         ),
         (
             "tune.loss={kind='store_softmax', distance='euclidean'}",

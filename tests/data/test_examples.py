@@ -377,3 +377,50 @@ def test_hashes_are_the_first_eight_bytes_by_a_plain_loop() -> None:
         if int(sha256(query.encode()).hexdigest()[:16], 16) < 2**64 // 10
     ]
     assert held_out_queries(QUERIES, 0.1, 10**6).tolist() == below
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet", "rows.csv"])
+def test_scores_of_a_teacher_are_read_for_positives_and_then_negatives(tmp_path, name):
+    scores = [7, 1.5, -2.0]
+    row = {"query": "who?", "pos": "she", "negative_1": "it", "negative_2": "he", "scores": scores}
+    if name == "rows.csv":
+        row["scores"] = str(scores)
+    if name == "rows.parquet":
+        row["scores"] = [float(score) for score in scores]
+    path = table(tmp_path / name, [row])
+    (one,) = read_examples(path).examples
+    assert one.scores == (7.0, 1.5, -2.0)
+    (unread,) = read_examples(f"{path}?scores=").examples
+    assert unread.scores == ()
+
+
+def test_scores_may_have_another_name_and_a_labelled_file_has_none(tmp_path):
+    write(tmp_path / "a.jsonl", {"query": "q", "pos": ["a", "b"], "teacher": [2, 1]})
+    (one,) = read_examples(f"{tmp_path / 'a.jsonl'}?scores=teacher").examples
+    assert one.scores == (2.0, 1.0)
+    rows = [{"query": "q", "passage": text, "label": int(text == "a"), "scores": 3.0} for text in "ab"]
+    write(tmp_path / "b.jsonl", *rows)
+    with pytest.warns(UserWarning, match='"label" is a label'):
+        (labelled,) = read_examples(tmp_path / "b.jsonl").examples
+    assert (labelled.positives, labelled.negatives, labelled.scores) == (("a",), ("b",), ())
+
+
+@pytest.mark.parametrize(
+    ("scores", "got"),
+    [
+        ("[1.0]", "got 1"),
+        ("[1.0, 2.0, 3.0, 4.0]", "got 4"),
+        ("[]", "got 0"),
+        ("3.5", "got 1"),
+        ("null", "got "),
+        ("[1.0, NaN, 2.0]", "got "),
+        ("[1.0, Infinity, 2.0]", "got "),
+        ('[1.0, "high", 2.0]', "high"),
+        ("[1.0, true, 2.0]", "True"),
+    ],
+)
+def test_faulty_scores_of_a_teacher_are_told_by_line(tmp_path, scores, got):
+    good = '{"query": "q", "pos": ["a"], "neg": ["b", "c"], "scores": [3, 2, 1]}\n'
+    path = tmp_path / "rows.jsonl"
+    path.write_text(good + good.replace("[3, 2, 1]", scores))
+    require_facts(fault(path), f"{path}:2", '"scores"', "3 documents", got, "?scores=")

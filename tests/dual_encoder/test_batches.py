@@ -125,7 +125,7 @@ def test_triplets_take_what_is_listed_in_turn_until_there_are_enough() -> None:
 
 # --- What is refused ---
 
-NONE = "every query must list a negative if train.loss is triplet or train.batch_size is 1, got none"
+NONE = "every query must list a negative if train.loss is triplet or listwise, or train.batch_size is 1, got none"
 FEW = "train.loss.mask_duplicates must be true where queries of set list fewer than 2 negatives of their own"
 OWN = {"negatives_shared": False, "mask_duplicates": False}
 

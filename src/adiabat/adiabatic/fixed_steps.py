@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from adiabat.adiabatic.negatives import searched
-from adiabat.adiabatic.stored_loss import StoredDocuments, first_positives
+from adiabat.adiabatic.stored_loss import StoredDocuments, first_positives, teacher_scores
 from adiabat.core.ragged import Ragged
 from adiabat.models.device import autocast
 from adiabat.models.embedding_head import STATED, Similarity
@@ -133,6 +133,9 @@ class FixedSteps:
             inputs["rehearsed"] = taught
         if settings.loss.draws_negatives():
             inputs["negatives"] = self._drawn(rows, step)
+        if settings.loss.needs_scores:
+            # Every query lists negatives, so none is searched.
+            inputs["scores"] = teacher_scores(objective.train, rows, Ragged.of(inputs["negatives"]))
         if settings.loss.negatives_from in ("batch", "store") or self._searched.any():
             inputs["known"] = filled(objective.train.known.take(rows), self._answers)
         if self._store is None:
@@ -221,7 +224,7 @@ class FixedSteps:
         rows = negatives.flatten()
         negative = inputs["negative_vectors"] if self._store is None else self._store.take(rows.clamp(min=0))
         if source == "query":
-            return objective.contrast(query, positive, negative)
+            return objective.contrast(query, positive, negative, scores=inputs.get("scores"))
         documents = torch.cat([inputs["positives"], rows])
         # What fills up a short list counts as known, and so as no negative.
         known = among(inputs["known"], documents) | (documents < 0)

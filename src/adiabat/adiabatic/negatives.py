@@ -12,7 +12,9 @@ from torch import Tensor
 from adiabat.config.tuning import TuneSection
 from adiabat.core.errors import ConfigError, DataError, DivergedError
 from adiabat.core.ragged import Ragged
+from adiabat.core.wording import call_of
 from adiabat.data.batch_sampler import step_generator
+from adiabat.data.examples import unscored
 from adiabat.models.embedding_head import STATED, Similarity
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.search import search
@@ -75,6 +77,20 @@ def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) 
         return Ragged.of(next(mined if none else listed) for none in bare)
 
     return choose
+
+
+def require_scores(examples: AddressedSet, settings: TuneSection) -> None:
+    """Refuse queries without a teacher's scores, or without negatives, where the loss learns from scores."""
+    if not settings.loss.needs_scores:
+        return
+    if examples.unscored:
+        raise DataError(unscored(examples.unscored))
+    bare = int((examples.negatives.lengths == 0).sum())
+    if bare:
+        raise DataError(
+            f"{examples.name}: every query must list a negative with tune.loss = {settings.loss.kind}, "
+            f"{bare:,} of {len(examples):,} list none; {call_of('label')} finds and scores some"
+        )
 
 
 def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:

@@ -254,7 +254,10 @@ class StoredDocuments:
             )
         negative = torch.from_numpy(self.store.gather(negatives.values)).to(query.device, non_blocking=True)
         if source != "batch":
-            return self.contrast(query, positive, negative)
+            scores = None
+            if self.settings.loss.needs_scores:
+                scores = torch.from_numpy(teacher_scores(examples, rows, negatives)).to(query.device)
+            return self.contrast(query, positive, negative, scores=scores)
         known = torch.from_numpy(
             known_positives(examples.known.take(rows), np.concatenate([first, negatives.values]))
         )
@@ -281,13 +284,15 @@ class StoredDocuments:
         negative: Float[Tensor, "n e"],
         *,
         known: Bool[Tensor, "b b_and_n"] | None = None,
+        scores: Float[Tensor, "b h_and_one"] | None = None,
     ) -> Tensor:
-        """The loss over vectors: a query has its share of the negatives, or all that are not its `known`
-        answers, or none.
+        """The loss over vectors: a query has its share of the negatives, perhaps with `scores` of a teacher,
+        or all that are not its `known` answers, or none.
         """
         match self.settings.loss.negatives_from:
             case "query":
-                pairs = Pairs(query, positive, own=negative.view(len(query), -1, negative.shape[-1]))
+                own = negative.view(len(query), -1, negative.shape[-1])
+                pairs = Pairs(query, positive, own=own, scores=scores)
             case "batch":
                 pairs = Pairs(query, positive, shared=negative, known=known)
             case _:
@@ -398,6 +403,19 @@ def first_positives(examples: AddressedSet, rows: Int[np.ndarray, " b"]) -> Int[
     """Row of the first positive of some queries."""
     first: Int[np.ndarray, " b"] = examples.positives.values[examples.positives.offsets[rows]]
     return first
+
+
+def teacher_scores(
+    examples: AddressedSet, rows: Int[np.ndarray, " b"], negatives: Ragged
+) -> Float[np.ndarray, "b h_and_one"]:
+    """A teacher's scores of the first positive and of the negatives of some queries."""
+    first = first_positives(examples, rows).tolist()
+    scores = []
+    for index, row in enumerate(rows.tolist()):
+        by_document = examples.scores[row]
+        documents = [first[index], *negatives[index].tolist()]
+        scores.append([by_document[document] for document in documents])
+    return np.array(scores, dtype=np.float32)
 
 
 def pairs(

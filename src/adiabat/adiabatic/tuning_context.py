@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from adiabat.adiabatic.negatives import negative_chooser
+from adiabat.adiabatic.negatives import negative_chooser, require_scores
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.config.training_choices import Method
@@ -115,7 +115,7 @@ class TuningContext:
         digests = {
             "query_tower": self.digest,
             "store_vectors": self.store.manifest.sha256,
-            "examples": examples_digest(*examples),
+            "examples": examples_digest(*examples, scored=settings.tune.loss.needs_scores),
         }
         distance = self.distance(settings.tune)
         # Configurations of earlier versions, which knew only cosines, name no similarity.
@@ -174,6 +174,13 @@ class TuningContext:
             self._once(("listed", section), self._with_words, validation),
         )
 
+    def _learned_from(self, settings: TuneSettings) -> tuple[AddressedSet, AddressedSet]:
+        """These examples, with all that the loss of a run needs of them."""
+        train, validation = self._usable(settings.data)
+        for examples in (train, validation):
+            require_scores(examples, settings.tune)
+        return train, validation
+
     def _with_words(self, examples: AddressedSet) -> AddressedSet:
         """Queries with at least one known token; without any, a static model gives a zero vector whatever is
         tuned.
@@ -207,7 +214,7 @@ class TuningContext:
                 if method.kind != "full" and method not in adapted:
                     adapted.add(method)
                     prepared_tower(self.model.query, settings)
-                train, _ = self._usable(settings.data)
+                train, _ = self._learned_from(settings)
                 negative_chooser(self.compared(settings.tune), train, self.store, seed=settings.run.seed)
                 self.guard(settings)
                 self._rehearsal(settings)
@@ -232,7 +239,7 @@ class TuningContext:
             steps_alone: Whether it only serves to time steps: without validation data and guard, and with
                 texts of rehearsal that are not embedded.
         """
-        train, listed = self._usable(settings.data)
+        train, listed = self._learned_from(settings)
         section = self.compared(settings.tune)
         if most_validated is not None and most_validated < len(listed):
             listed = listed.take(np.linspace(0, len(listed) - 1, most_validated).astype(np.int64))
@@ -444,8 +451,10 @@ def with_negatives(
     return replace(validation, negatives=Ragged.of(lists))
 
 
-def examples_digest(*sets: AddressedSet) -> str:
-    """SHA-256 over queries, positives and negatives of data sets, in their order."""
+def examples_digest(*sets: AddressedSet, scored: bool = False) -> str:
+    """SHA-256 over queries, positives and negatives of data sets, in their order, and over a teacher's scores
+    where the loss learns from them (`scored`).
+    """
     digest = hashlib.sha256()
     for examples in sets:
         # Lengths tell apart texts that are equal when joined.
@@ -454,4 +463,6 @@ def examples_digest(*sets: AddressedSet) -> str:
         digest.update("".join(examples.queries).encode("utf-8", "surrogatepass"))
         for lists in (examples.positives, examples.negatives):
             digest.update(np.concatenate([lists.offsets, lists.values]).astype(np.int64).data)
+        if scored:
+            digest.update(json.dumps([list(of_query.items()) for of_query in examples.scores]).encode())
     return digest.hexdigest()

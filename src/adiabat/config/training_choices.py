@@ -63,6 +63,20 @@ class Temperature(Choice):
 LOWEST_LEARNED = 0.01
 """`COLDEST` of `losses/log_denominator.py`, below which a learned temperature does not go."""
 
+# --- What is learned from a teacher's scores ---
+
+Objective = Literal["kl", "margin_mse"]
+"""Kullback-Leibler divergence between softmaxes over the documents of a query (Lin et al. 2020), or squared
+error of its margins (Hofstätter et al. 2020)."""
+
+
+def _from_scores(objective: Objective) -> "Callable[..., Tensor]":
+    """The function of an objective."""
+    from adiabat.losses.in_batch import listwise_divergence, margin_mse
+
+    return listwise_divergence if objective == "kl" else margin_mse
+
+
 # --- Losses of training: both towers, pairs in a batch ---
 
 
@@ -90,6 +104,8 @@ class GuideSection(JudgingSection):
 class InBatchLoss(Choice):
     """Settings of losses that compare each query with all documents of the batch."""
 
+    fills_lists: ClassVar[bool] = False
+    needs_scores: ClassVar[bool] = False
     similarity: Literal["cosine", "dot"] = "cosine"
     """Similarity of embeddings."""
     temperature: Temperature = Temperature()
@@ -176,7 +192,15 @@ class Pair(InBatchLoss):
 
 
 class PairwiseLoss(Choice):
-    """Settings of losses that compare each query only with its own documents."""
+    """Settings of losses that compare each query only with its own documents.
+
+    Attributes:
+        fills_lists: Whether every query needs equally many negatives, so that short lists are repeated.
+        needs_scores: Whether it learns from a teacher's scores of the documents.
+    """
+
+    fills_lists: ClassVar[bool] = False
+    needs_scores: ClassVar[bool] = False
 
     temperature: ClassVar[Temperature] = Temperature()
     guide: ClassVar[GuideSection | None] = None
@@ -187,6 +211,7 @@ class PairwiseLoss(Choice):
 class Triplet(PairwiseLoss):
     """Triplet loss: the positive should be closer than each listed negative by a margin."""
 
+    fills_lists = True
     kind: Literal["triplet"] = "triplet"
     margin: Annotated[float, Field(ge=0)] = 0.1
     """Margin by which the negative's distance should exceed the positive's."""
@@ -239,7 +264,46 @@ class RegressionLoss(PairwiseLoss):
         return lambda pairs, t: loss(pairs.query[pairs.rows], pairs.positive[pairs.rows])
 
 
-TrainLoss = Annotated[InBatchSoftmax | SamToNe | Pair | Triplet | RegressionLoss, Field(discriminator="kind")]
+class Listwise(Choice):
+    """Learn from a teacher's scores of each query's own documents, in column ``scores`` of the data."""
+
+    fills_lists: ClassVar[bool] = True
+    needs_scores: ClassVar[bool] = True
+    guide: ClassVar[GuideSection | None] = None
+    mask_duplicates: ClassVar[bool] = False
+    negatives_shared: ClassVar[bool] = False
+    kind: Literal["listwise"] = "listwise"
+    objective: Objective = "kl"
+    """Divergence of the teacher's softmax over the documents of a query from the model's (kl), or squared
+    error of the margins between the positive and each negative (margin_mse)."""
+    similarity: Literal["cosine", "dot"] = "cosine"
+    """Similarity of embeddings."""
+    temperature: Temperature = Temperature()
+    """Divisor of similarities."""
+    teacher_temperature: PositiveFloat = 1.0
+    """Divisor of the teacher's scores."""
+    negatives_per_query: PositiveInt = 7
+    """Number of listed negatives per query in a step, drawn at random if the query lists more."""
+
+    @property
+    def ranks_by(self) -> Literal["cosine", "dot", "euclidean"]:
+        """How validation ranks documents."""
+        return self.similarity
+
+    def criterion(self, tile: int | None) -> "Criterion":
+        """The loss of a batch."""
+        del tile
+        loss = partial(_from_scores(self.objective), teacher_temperature=self.teacher_temperature)
+
+        def learned(pairs: "Pairs", temperature: "LossTemperature") -> "Tensor":
+            return loss(pairs if self.similarity == "dot" else pairs.unit(), temperature=temperature)
+
+        return learned
+
+
+TrainLoss = Annotated[
+    InBatchSoftmax | SamToNe | Pair | Triplet | RegressionLoss | Listwise, Field(discriminator="kind")
+]
 
 # --- Losses of tuning: a query tower, documents of a store ---
 
@@ -256,10 +320,13 @@ class TuningLoss(Choice):
             draw negatives.
         full_batches: Whether validation takes full batches of the size of training, because the loss grows
         with the batch.
+        needs_scores: Whether it learns from a teacher's scores, so that each query needs listed negatives,
+            which alone have some.
     """
 
     negatives_from: ClassVar[NegativesFrom] = "query"
     full_batches: ClassVar[bool] = False
+    needs_scores: ClassVar[bool] = False
     distance: Literal["cosine", "euclidean", "dot"] | None = None
     """Distance of vectors in loss and validation; None takes the model's own similarity
     (`encoder.similarity`)."""
@@ -352,7 +419,41 @@ class StoreTuning(SoftmaxTuning):
     kind: Literal["store_softmax"] = "store_softmax"
 
 
-TuneLoss = Annotated[TripletTuning | InBatchTuning | StoreTuning, Field(discriminator="kind")]
+class ListwiseTuning(SoftmaxTuning):
+    """Learn from a teacher's scores of each query's own documents, in column ``scores`` of the data."""
+
+    needs_scores = True
+    kind: Literal["listwise"] = "listwise"
+    objective: Objective = "kl"
+    """Divergence of the teacher's softmax over the documents of a query from the tower's (kl), or squared
+    error of the margins between the positive and each negative (margin_mse)."""
+    teacher_temperature: Annotated[float, Field(ge=1e-6, le=HIGHEST)] = 1.0
+    """Divisor of the teacher's scores."""
+
+    def criterion(self, distance: "Distance") -> "Callable[[Pairs], Tensor]":
+        """The loss of a batch."""
+        loss = partial(
+            _from_scores(self.objective),
+            temperature=self.temperature,
+            teacher_temperature=self.teacher_temperature,
+        )
+        return lambda pairs: loss(pairs.unit() if distance == "cosine" else pairs)
+
+    def of_both_towers(self, distance: "Distance", per_query: int) -> dict[str, Any] | None:
+        """The same loss of training."""
+        return {
+            "kind": self.kind,
+            "objective": self.objective,
+            "similarity": distance,
+            "temperature": self.temperature,
+            "teacher_temperature": self.teacher_temperature,
+            "negatives_per_query": per_query,
+        }
+
+
+TuneLoss = Annotated[
+    TripletTuning | InBatchTuning | StoreTuning | ListwiseTuning, Field(discriminator="kind")
+]
 
 _TUNING_LOSSES = by_kind(sections_in(TuneLoss))
 DRAWING_NEGATIVES = tuple(

@@ -172,7 +172,12 @@ class TuneSection(Section):
     """
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """The warm-up ends within the run."""
+        """The warm-up ends within the run, and a teacher's scores are those of listed documents."""
+        if self.loss.needs_scores and self.negatives.kind != "examples":
+            told = (
+                f'must be "examples" with tune.loss = {self.loss.kind}, whose teacher scored the listed ones'
+            )
+            yield "negatives", f"{told}, got {self.negatives.kind}; leave it out"
         steps = self.max_epochs * self.batches_per_epoch
         if self.warmup_steps > steps:
             yield (

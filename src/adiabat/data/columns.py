@@ -141,7 +141,7 @@ class Columns:
             raise ConfigError(
                 f"columns must map names of one kind of row, got {', '.join(self.mapping)}; a row is a "
                 "document (doc_id, text, title), an example (query_id, query, positive, negative, label, "
-                "topic, tag) or a sentence pair (premise, hypothesis, label)"
+                "scores, topic, tag) or a sentence pair (premise, hypothesis, label)"
             )
 
     def find(self, name: str, row: Row) -> str | None:
@@ -230,8 +230,8 @@ class Columns:
                 f"columns must map {names} here, got {', '.join(self.mapping)}; leave these out"
             )
         for name, column in self.mapping.items():
-            # An empty name says that the file has no labels.
-            if column not in row.values and (name, column) != ("label", ""):
+            # An empty name says that the file has no labels, or no scores of a teacher.
+            if column not in row.values and (name, column) not in (("label", ""), ("scores", "")):
                 raise DataError(f"{self._lacking(row, possible)}; {_MAP}")
         if {"examples", "corpus"}.issubset(possible) and _is_document(row):
             possible.remove("examples")

@@ -4,6 +4,7 @@ language grids.
 
 import ast
 import json
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ _LABEL_ADVICE = (
     "data.columns.label = '' to count every row as an answer"
 )
 _LIST_ADVICE = "write JSON lists, or JSON lines in place of CSV"
+_SCORES_ADVICE = "score the documents again, or read the file without them (FILE?scores=)"
 _LIST_BEGINS = re.compile(r"""\[["'\]\d]""")
 
 
@@ -163,6 +165,7 @@ def parse_example(row: Row, columns: Columns) -> Example:
     """
     query = text_of(row, columns.require("query", row, "examples"))
     positives, negatives = _listed_documents(row, columns)
+    scores = _teacher_scores(row, columns, len(positives) + len(negatives))
     columns.note_unread(row, "examples")
     id_column = columns.find("query_id", row)
     return Example(
@@ -175,6 +178,41 @@ def parse_example(row: Row, columns: Columns) -> Example:
         topic=_group_name("topic", row, columns),
         tag=_group_name("tag", row, columns),
         clusters=_clusters(row, columns),
+        scores=scores,
+    )
+
+
+def _teacher_scores(row: Row, columns: Columns, count: int) -> tuple[float, ...]:
+    """A teacher's scores of the documents of a row, in their order; empty if it has none, or is labelled."""
+    column = columns.find("scores", row)
+    # A row of a labelled file holds a part of the documents of its query.
+    if column is None or columns.document_columns(row)[2] is not None:
+        return ()
+    value = row.values[column]
+    if isinstance(value, str) and row.header:
+        value = parse_list(value, of=(int, float))
+    scores = value if isinstance(value, list | tuple) else [value]
+    wrong = [each for each in scores if not _is_score(each)]
+    if len(scores) == count and not wrong:
+        return tuple(map(float, scores))
+    got = shown(str(wrong[0])) if wrong else f"{len(scores):,}"
+    raise RowError(
+        f'{row.location}: "{column}" must hold a finite number for each of {count:,} documents, positives '
+        f"first, got {got}",
+        advice=_SCORES_ADVICE,
+    )
+
+
+def _is_score(value: object) -> bool:
+    """Whether a value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def unscored(place: str) -> str:
+    """The fault of an example without a teacher's scores, where the loss learns from them."""
+    return (
+        f'{place} must have "scores", a number for each positive and then each negative, where the loss is '
+        f"listwise, got none; {call_of('label')} writes them"
     )
 
 
@@ -325,6 +363,7 @@ def _merged(rows: Sequence[Example]) -> Example:
         negatives=tuple(document for document in negatives if document not in positives),
         grades=(1,) * len(positives),
         clusters=tuple(clusters),
+        scores=(),
     )
 
 

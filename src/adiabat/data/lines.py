@@ -190,6 +190,7 @@ COLUMN_ALIASES: Mapping[str, tuple[str, ...]] = {
     "premise": ("premise",),
     "hypothesis": ("hypothesis",),
     "label": ("label", "labels", "score", "relevance", "is_relevant"),
+    "scores": ("scores",),
 }
 """Our name of a column to its names in files. Our own name wins; two other matches are an error that asks for
 a mapping. A name with a dot is the setting that maps it."""
@@ -201,7 +202,17 @@ _NUMBERED = re.compile(r"(?:(positives?|pos)_?|(?:hard_)?(?:negatives?|neg)_?)(\
 
 OF_LAYOUT: Mapping[Layout, tuple[str, ...]] = {
     "grid": ("premise", "hypothesis", "label"),
-    "examples": ("query_id", "query", "positive", "negative", "label", "topic", "tag", "measure.cluster"),
+    "examples": (
+        "query_id",
+        "query",
+        "positive",
+        "negative",
+        "label",
+        "scores",
+        "topic",
+        "tag",
+        "measure.cluster",
+    ),
     "corpus": ("doc_id", "text", "title"),
 }
 """Our names of the columns of each kind of row; if two are mapped to one column, a profile lists the last."""

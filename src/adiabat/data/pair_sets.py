@@ -3,6 +3,7 @@ non-answers of each query.
 """
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float32, Int
 
 from adiabat.core.ragged import Ragged, compact
 from adiabat.data.records import Example
@@ -21,6 +22,9 @@ Numbers = Int[np.ndarray, " n"]
 
 OfPairs = Int[np.ndarray, " pairs"]
 """One number for each pair."""
+
+Scores = Float32[np.ndarray, " n"]
+"""A teacher's score for each entry."""
 
 BLOCK = 1_024
 """Number of examples numbered together."""
@@ -89,6 +93,9 @@ class PairSet:
         negatives: Rows listed as not answering each *query*, none of them an answer.
         sources: Number of the source of each pair, ascending.
         topics: Number of the topic of each pair, equal for equal topics; all 0 without topics.
+        scores: A teacher's score of each pair.
+        negative_scores: A teacher's score of each listed negative, parallel to the values of `negatives`.
+            Both are None where no example has scores, and NaN for examples without.
     """
 
     name: str
@@ -101,6 +108,8 @@ class PairSet:
     topics: OfPairs
     tags: OfPairs
     notes: tuple[str, ...] = ()
+    scores: Scores | None = None
+    negative_scores: Scores | None = None
 
     def __len__(self) -> int:
         return len(self.query)
@@ -127,15 +136,21 @@ class PairSet:
             sources=self.sources[mask],
             topics=self.topics[mask],
             tags=self.tags[mask],
+            scores=None if self.scores is None else self.scores[mask],
         )
 
     def digest(self) -> str:
-        """SHA-256 over texts, pairs, their sources, topics and tags, and negatives, in their order."""
+        """SHA-256 over texts, pairs, their sources, topics and tags, negatives, and scores if there are any,
+        in their order.
+        """
         digest = hashlib.sha256(self.texts.digest())
         pairs = (self.query, self.positive, self.sources, self.topics, self.tags)
         for numbers in (*pairs, self.negatives.lengths, self.negatives.values):
             digest.update(np.int64(len(numbers)).tobytes())
             digest.update(np.ascontiguousarray(numbers, dtype=np.int64).data)
+        for scores in (self.scores, self.negative_scores):
+            if scores is not None:
+                digest.update(np.ascontiguousarray(scores).data)
         return digest.hexdigest()
 
 
@@ -164,6 +179,7 @@ def joined(sets: Sequence[PairSet]) -> PairSet:
         sources=np.repeat(np.arange(len(sets), dtype=np.int32), [len(pairs) for pairs in sets]),
         topics=np.concatenate([pairs.topics for pairs in sets]),
         tags=np.concatenate([pairs.tags for pairs in sets]),
+        scores=None if sets[0].scores is None else np.concatenate([pairs.scores for pairs in sets]),
         notes=tuple(chain.from_iterable(pairs.notes for pairs in sets)),
     )
 
@@ -214,12 +230,13 @@ class _Listed:
     of: Numbers
     topic: Numbers
     tag: Numbers
+    score: Scores
 
     @classmethod
     def joined(cls, blocks: Sequence["_Listed"]) -> "_Listed":
         """Several blocks as one; none of them gives an empty one."""
         none = np.empty(0, dtype=np.int32)
-        every = [cls(none, none, none > 0, none, none, none), *blocks]
+        every = [cls(none, none, none > 0, none, none, none, none.astype(np.float32)), *blocks]
         return cls(*(np.concatenate([getattr(block, name) for block in every]) for name in cls.__slots__))
 
     def where(self, mask: np.ndarray) -> "_Listed":
@@ -237,11 +254,11 @@ class _Listed:
         keys: Numbers = self.query.astype(np.int64) * documents + self.document
         return keys
 
-    def by_query(self, queries: int) -> Ragged:
-        """Documents of each query, in input order."""
+    def by_query(self, queries: int) -> tuple[Ragged, Scores]:
+        """Documents of each query, in input order, and the scores of all of them."""
         order = np.argsort(self.query, kind="stable")
         ends = np.cumsum(np.bincount(self.query, minlength=queries))
-        return Ragged(self.document[order], compact(np.concatenate([[0], ends])))
+        return Ragged(self.document[order], compact(np.concatenate([[0], ends]))), self.score[order]
 
 
 class PairBuilder:
@@ -257,6 +274,7 @@ class PairBuilder:
         self._names: dict[str, int] = {"": 0}
         self._listed: list[_Listed] = []
         self._notes: dict[str, None] = {}
+        self._is_scored = False
 
     def add(self, examples: Iterable[Example], *, of: int) -> None:
         """Number the examples of a set."""
@@ -271,9 +289,11 @@ class PairBuilder:
         """Number a block of examples, and note who lists what."""
         rows, new = self._queries.number([example.query for example in examples])
         self._ids.extend(examples[index].query_id for index in new)
-        listed, counts = list[str](), list[int]()
+        listed, counts, scores = list[str](), list[int](), list[float]()
         for example in examples:
             listed += (*example.positives, *example.negatives)
+            scores += example.scores or [math.nan] * (len(example.positives) + len(example.negatives))
+            self._is_scored |= bool(example.scores)
             counts += len(example.positives), len(example.negatives)
         # Counts of positives and negatives alternate.
         each = np.array(counts).reshape(-1, 2).sum(axis=1)
@@ -287,6 +307,7 @@ class PairBuilder:
                 of=np.full(len(listed), of, dtype=np.int32),
                 topic=np.repeat(compact(np.array(topics)), each),
                 tag=np.repeat(compact(np.array(tags)), each),
+                score=np.array(scores, dtype=np.float32),
             )
         )
 
@@ -302,7 +323,8 @@ class PairBuilder:
         known = near.each_once(documents)
         far = listed.where(~listed.answers).each_once(documents)
         wrong = far.where(~np.isin(far.keys(documents), known.keys(documents)))
-        answers, negatives = known.by_query(queries), wrong.by_query(queries)
+        answers, _ = known.by_query(queries)
+        negatives, negative_scores = wrong.by_query(queries)
         notes = list(self._notes)
         if left_out := len(far.query) - len(wrong.query):
             notes.append(
@@ -332,6 +354,8 @@ class PairBuilder:
                     topics=pairs.topic,
                     tags=pairs.tag,
                     notes=tuple(notes),
+                    scores=pairs.score if self._is_scored else None,
+                    negative_scores=negative_scores if self._is_scored else None,
                 )
             )
             # Notes on all sets together stand with the first.

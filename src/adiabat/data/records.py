@@ -48,6 +48,7 @@ class Example:
             `text_id` turns into ids.
         negatives: Irrelevant documents, possibly none; ids or texts likewise.
         clusters: Values that the query shares with those that it is not independent of.
+        scores: A teacher's scores of the positives and then of the negatives; empty if the row has none.
     """
 
     query_id: str
@@ -59,6 +60,7 @@ class Example:
     topic: str = ""
     tag: str = ""
     clusters: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,8 +117,8 @@ def _pair(pair: str, address: str | Path) -> tuple[str, str]:
         raise ConfigError(
             f'{address} must be percent-encoded UTF-8, got "{value}"; encode it again'
         ) from None
-    # An empty label says that all rows count as answers.
-    if not value and key != "label":
+    # An empty label says that all rows count as answers, empty scores that there is no teacher.
+    if not value and key not in ("label", "scores"):
         raise ConfigError(f'{address} must give "{key}" a value, got none; write {key}=NAME, or leave it out')
     return key, value
 

@@ -11,12 +11,11 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection
-from adiabat.config.training_choices import Triplet
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import cut_middle
@@ -31,6 +30,7 @@ from adiabat.data.batch_sampler import (
     step_generator,
     text_order,
 )
+from adiabat.data.examples import unscored
 from adiabat.data.pair_sets import OfPairs, PairSet, text_numbers
 from adiabat.data.records import Side
 from adiabat.losses.embedded_pairs import Guide, Pairs, unit_rows
@@ -235,12 +235,14 @@ class Batch:
         positive: Positive of each pair.
         shared: Negatives that every query is compared with.
         own: Negatives compared only with their own query; missing ones are filled with its positive.
+        scores: A teacher's scores of the positive and of the own negatives; None where the loss needs none.
     """
 
     query: Int[np.ndarray, " p"]
     positive: Int[np.ndarray, " p"]
     shared: Int[np.ndarray, " n"]
     own: Int[np.ndarray, "p h"]
+    scores: Float32[np.ndarray, "p h_and_one"] | None = None
 
     @property
     def documents(self) -> Int[np.ndarray, " d"]:
@@ -270,16 +272,18 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
     loss = section.loss
     if not loss.negatives_per_query:
         return
+    if loss.needs_scores:
+        _check_scores(pairs)
     counts = pairs.negatives.lengths[pairs.query_rows]
     # In-batch losses take the answers of other queries, of which a batch of one has none.
-    needs_negatives = isinstance(loss, Triplet) or section.batch_size == 1
+    needs_negatives = loss.fills_lists or section.batch_size == 1
     if needs_negatives and not counts.all():
         raise DataError(
-            f"{pairs.name}: every query must list a negative if train.loss is triplet "
+            f"{pairs.name}: every query must list a negative if train.loss is triplet or listwise, "
             "or train.batch_size is 1, got none for "
             f"{int((counts == 0).sum()):,} of {len(counts):,}; list some, or change these settings"
         )
-    if isinstance(loss, Triplet) or loss.negatives_shared or loss.mask_duplicates:
+    if loss.fills_lists or loss.negatives_shared or loss.mask_duplicates:
         return
     if bool((counts < loss.negatives_per_query).any()):
         raise ConfigError(
@@ -287,6 +291,18 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
             f"fewer than {loss.negatives_per_query} negatives "
             "of their own, got false; set it, or lower train.loss.negatives_per_query"
         )
+
+
+def _check_scores(pairs: PairSet) -> None:
+    """Refuse data in which a document of a query has no score of a teacher."""
+    queries = pairs.query
+    if pairs.scores is not None and pairs.negative_scores is not None:
+        owners = np.repeat(np.arange(len(pairs.negatives)), pairs.negatives.lengths)
+        listed = owners[np.isnan(pairs.negative_scores)]
+        queries = np.union1d(pairs.query[np.isnan(pairs.scores)], np.intersect1d(listed, pairs.query))
+    if len(queries):
+        (query_id,) = pairs.texts.query_ids.take(queries[:1])
+        raise DataError(unscored(f"{pairs.name}: query {query_id}"))
 
 
 def draw_batch(
@@ -348,12 +364,29 @@ def _batch(
     negatives = [draw(row) for row in query.tolist()]
     if section.loss.negatives_shared:
         return Batch(query, positive, Ragged.of(negatives).values, own[:, :0])
-    is_triplet = isinstance(section.loss, Triplet)
     for index, rows in enumerate(negatives):
-        # A triplet repeats the negatives that there are, for its loss has no mask.
-        listed = np.resize(rows, count) if is_triplet else rows
+        # A loss without a mask repeats the negatives that there are.
+        listed = np.resize(rows, count) if section.loss.fills_lists else rows
         own[index, : len(listed)] = listed
-    return Batch(query, positive, positive[:0], own)
+    scores = _scores_of(pairs, picked, own) if section.loss.needs_scores else None
+    return Batch(query, positive, positive[:0], own, scores)
+
+
+def _scores_of(
+    pairs: PairSet, picked: Int[np.ndarray, " p"], own: Int[np.ndarray, "p h"]
+) -> Float32[np.ndarray, "p h_and_one"]:
+    """A teacher's scores of the positive and of the own negatives of some pairs."""
+    assert pairs.scores is not None
+    assert pairs.negative_scores is not None
+    scores = np.empty((len(picked), 1 + own.shape[1]), dtype=np.float32)
+    scores[:, 0] = pairs.scores[picked]
+    starts = pairs.negatives.offsets
+    for row, query in enumerate(pairs.query[picked].tolist()):
+        part = slice(starts[query], starts[query + 1])
+        of_query = pairs.negative_scores[part].tolist()
+        by_document = dict(zip(pairs.negatives.values[part].tolist(), of_query, strict=True))
+        scores[row, 1:] = [by_document[document] for document in own[row].tolist()]
+    return scores
 
 
 def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Processes) -> Batch:
@@ -391,7 +424,9 @@ def pairs_of(
     if guide is not None and judge is not None:
         unit = Sides(unit_rows(guide.query), unit_rows(guide.documents))
         opinion = Guide(*_gathered(batch, unit, processes), margin=judge.margin, relative=judge.relative)
-    return Pairs(query, positive, shared, own, rows=processes.share(len(batch.query)), guide=opinion, **keys)
+    scores = None if batch.scores is None else on_device(torch.from_numpy(batch.scores), device)
+    rows = processes.share(len(batch.query))
+    return Pairs(query, positive, shared, own, rows=rows, guide=opinion, scores=scores, **keys)
 
 
 def _gathered(

@@ -235,7 +235,7 @@ def trained_pairs(pairs: PairSet, store: Store | None = None) -> TrainedTexts:
     return TrainedTexts.of(queries, **stored_documents(store, rows))
 
 
-FORMAT = 4
+FORMAT = 5
 """Format of the folder, part of its name."""
 
 MAKING = ".making-"
@@ -376,6 +376,9 @@ def _write(number: Number, folder: Path) -> None:
     for name in ("answers", "negatives"):
         lists: Ragged = getattr(sets[0], name)
         arrays |= {f"{name}.values": lists.values, f"{name}.offsets": lists.offsets}
+    if sets[0].negative_scores is not None:
+        arrays |= {f"{index}.scores": pairs.scores for index, pairs in enumerate(sets)}
+        arrays["negatives.scores"] = sets[0].negative_scores
     with new_file(folder / "numbers.npz") as file:
         np.savez(file, **arrays)
     # Without its folder, which would hold the file that is written here.
@@ -423,6 +426,8 @@ def _sets(folder: Path, about: Mapping[str, Any], arrays: Mapping[str, np.ndarra
                 answers=answers,
                 negatives=negatives,
                 notes=tuple(each["notes"]),
+                scores=arrays.get(f"{number}.scores"),
+                negative_scores=arrays.get("negatives.scores"),
                 **columns,
             )
         )

@@ -93,6 +93,7 @@ class Pairs:
         known: True if a document (positives first, then `shared`) is a known answer to a query of `rows`; for
             losses that only compare queries with documents.
         guide: Excludes candidates that it scores as likely positives.
+        scores: A teacher's scores of each pair's positive and then of its own negatives, in any unit.
     """
 
     query: Float[Tensor, "p e"]
@@ -107,6 +108,7 @@ class Pairs:
     own_keys: Int[Tensor, "p h"] | None = None
     known: Bool[Tensor, "b p_and_n"] | None = None
     guide: Guide | None = None
+    scores: Float[Tensor, "p h_and_one"] | None = None
 
     def __post_init__(self) -> None:
         _check_lengths(self)
@@ -371,7 +373,7 @@ def _check_lengths(pairs: Pairs) -> None:
     shared = 0 if pairs.shared is None else len(pairs.shared)
     rows = len(range(count)[pairs.rows])
     lengths = {"positive": count, "own": count, "shared_keys": shared, "known": rows}
-    for name in ("query_keys", "positive_keys", "answer_keys", "own_keys"):
+    for name in ("query_keys", "positive_keys", "answer_keys", "own_keys", "scores"):
         lengths[name] = count
     faults = []
     for name, length in lengths.items():
@@ -383,6 +385,12 @@ def _check_lengths(pairs: Pairs) -> None:
     if pairs.known is not None and pairs.known.shape[1] != count + shared:
         faults.append(
             f"known must have a column for each of {count + shared} documents, got {pairs.known.shape[1]}"
+        )
+    own = 0 if pairs.own is None else pairs.own.shape[1]
+    if pairs.scores is not None and pairs.scores.shape[1] != 1 + own:
+        faults.append(
+            f"scores must have a column for the positive and each of {own} own negatives, "
+            f"got {pairs.scores.shape[1]}"
         )
     if faults:
         raise ValueError("; ".join(faults))

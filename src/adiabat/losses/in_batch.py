@@ -291,6 +291,74 @@ def pair(
     return (1 - weight) * between + weight * among_positives
 
 
+def listwise_divergence(
+    pairs: Pairs, *, temperature: Temperature, teacher_temperature: float = 1.0
+) -> Float[Tensor, ""]:
+    """Divergence of a teacher's distribution over the documents of each query from that of the embeddings.
+
+    ``loss = mean_i sum_j p_ij ln(p_ij / q_ij)`` with ``p_i = softmax(t_i / T')`` over the teacher's scores,
+    ``q_i = softmax(s_i / T)`` and ``s_ij = q_i . d_ij``, over the positive and the own negatives of query
+    ``i``.
+
+    Args:
+        pairs: The batch, with own negatives and `Pairs.scores`.
+        temperature: ``T`` above, > 0, dimensionless; a tensor is learned.
+        teacher_temperature: ``T'`` above, > 0, in the unit of the teacher's scores.
+
+    Returns:
+        The loss in nats, averaged over `Pairs.rows`; 0 where both distributions are equal, so that a constant
+        added to the scores of a query changes nothing.
+
+    Raises:
+        ValueError: If a temperature is not above 0, or the batch has no scores.
+
+    Reference:
+        Hinton et al. 2015 (temperatures); Lin et al. 2020 (scores of documents).
+    """
+    student, teacher = _student_and_teacher(pairs, temperature, teacher_temperature)
+    logarithms = functional.log_softmax(student, dim=1)
+    target = functional.log_softmax(teacher, dim=1)
+    return functional.kl_div(logarithms, target, log_target=True, reduction="batchmean")
+
+
+def margin_mse(
+    pairs: Pairs, *, temperature: Temperature, teacher_temperature: float = 1.0
+) -> Float[Tensor, ""]:
+    """Squared error of the margins between each query's positive and its own negatives.
+
+    ``loss = mean_{i,h} ((s_ip - s_ih) / T - (t_ip - t_ih) / T')^2`` with ``s_ij = q_i . d_ij`` and the
+    teacher's scores ``t``.
+
+    Args:
+        pairs: The batch, with own negatives and `Pairs.scores`.
+        temperature: ``T`` above, > 0, dimensionless; a tensor is learned. The source takes dot products and
+            1.
+        teacher_temperature: ``T'`` above, > 0, in the unit of the teacher's scores.
+
+    Returns:
+        The loss, averaged over the own negatives of `Pairs.rows`.
+
+    Raises:
+        ValueError: If a temperature is not above 0, or the batch has no scores.
+
+    Reference:
+        Hofstätter et al. 2020, equation 6.
+    """
+    student, teacher = _student_and_teacher(pairs, temperature, teacher_temperature)
+    margins = student[:, :1] - student[:, 1:]
+    return functional.mse_loss(margins, teacher[:, :1] - teacher[:, 1:])
+
+
+def _student_and_teacher(
+    pairs: Pairs, temperature: Temperature, teacher_temperature: float
+) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k"]]:
+    """Scores of the positive and of the own negatives, each divided by its temperature."""
+    if pairs.scores is None:
+        raise ValueError("scores of a teacher must be given to learn from them, got none; add them to pairs")
+    student = torch.cat([_own_scores(pairs, temperature), _own_negatives(pairs, temperature)], dim=1)
+    return student, scores_of(pairs.scores[pairs.rows], teacher_temperature)
+
+
 def _directions(symmetric: bool) -> set[Tower]:
     """Sides whose texts are rows of the loss; the texts of the other side are their candidates."""
     return {"query", "positive"} if symmetric else {"query"}

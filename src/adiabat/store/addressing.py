@@ -44,6 +44,8 @@ class AddressedSet:
         answers: Positives of all entries with a query's text; None if every text has one entry. See `known`.
         is_judged: As in `ExampleSet`.
         clusters: Numbers of the values of `Example.clusters` of each query; None if no query has one.
+        scores: A teacher's score of each document that a query lists, by its row; empty for queries without.
+        unscored: Place of the first query without such scores; "" if all have some.
         negative_columns: Rows of the listed negatives in their order, if every query has one positive and
             equally many negatives, at least two, so that the d-th negatives of queries are comparable; None
             otherwise.
@@ -60,6 +62,8 @@ class AddressedSet:
     is_judged: bool = False
     negative_columns: Int[np.ndarray, "q d"] | None = None
     clusters: Ragged | None = None
+    scores: Sequence[Mapping[int, float]] = ()
+    unscored: str = ""
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -82,6 +86,7 @@ class AddressedSet:
             negatives=self.negatives.take(indices),
             answers=None if self.answers is None else self.answers.take(indices),
             clusters=None if self.clusters is None else self.clusters.take(indices),
+            scores=[self.scores[index] for index in indices] if self.scores else (),
             negative_columns=None if self.negative_columns is None else self.negative_columns[indices],
         )
 
@@ -106,6 +111,8 @@ def joined(first: AddressedSet, second: AddressedSet) -> AddressedSet:
         answers=answers,
         is_judged=first.is_judged and second.is_judged,
         clusters=clusters,
+        scores=[*first.scores, *second.scores] if first.scores and second.scores else (),
+        unscored=first.unscored or second.unscored,
     )
 
 
@@ -270,6 +277,7 @@ def _joined(entries: Sequence[Example]) -> Example:
         grades=tuple(chain.from_iterable(grades)),
         negatives=tuple(chain.from_iterable(example.negatives for example in entries)),
         clusters=tuple(chain.from_iterable(example.clusters for example in entries)),
+        scores=(),
     )
 
 
@@ -307,7 +315,8 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: int, merged: 
     """Rows of positives and negatives per query, without missing documents, and without queries that lost all
     positives. `merged` is a note.
     """
-    ids, queries, positives, grades, negatives, groups = [], [], [], [], [], []
+    ids, queries, positives, grades, negatives, groups, scores = [], [], [], [], [], [], []
+    unscored = ""
     for example in examples.examples:
         graded = _graded(
             [row_of[entry] for entry in example.positives], example.grades or (1,) * len(example.positives)
@@ -321,6 +330,9 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: int, merged: 
         irrelevant = dict.fromkeys(row_of[entry] for entry in example.negatives)
         negatives.append([row for row in irrelevant if row >= 0 and row not in graded])
         groups.append(example.clusters)
+        scores.append(_scores_by_row(example, row_of))
+        if not example.scores:
+            unscored = unscored or example.location or examples.name
     dropped = len(examples) - len(queries)
     left_out = (
         f"{examples.name}: {absent:,} {numbered('document', absent)} missing from the store left out, and "
@@ -332,7 +344,22 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: int, merged: 
     )
     numbers = {group: number for number, group in enumerate(dict.fromkeys(chain.from_iterable(groups)))}
     clusters = Ragged.of([numbers[group] for group in of_query] for of_query in groups) if numbers else None
-    return replace(addressed, is_judged=examples.is_judged, clusters=clusters)
+    return replace(
+        addressed,
+        is_judged=examples.is_judged,
+        clusters=clusters,
+        scores=scores if any(scores) else (),
+        unscored=unscored,
+    )
+
+
+def _scores_by_row(example: Example, row_of: Mapping[str, int]) -> dict[int, float]:
+    """A teacher's scores by row; of a document that is listed twice, the first one."""
+    scores: dict[int, float] = {}
+    if example.scores:
+        for entry, score in zip((*example.positives, *example.negatives), example.scores, strict=True):
+            scores.setdefault(row_of[entry], score)
+    return scores
 
 
 def _negative_columns(examples: ExampleSet, row_of: Mapping[str, int]) -> Int[np.ndarray, "q d"] | None:
