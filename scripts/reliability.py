@@ -23,6 +23,7 @@ import torch
 
 import adiabat
 from adiabat import cli
+from adiabat.mining import label as labelling
 from adiabat.mining import mine as mining
 from adiabat.report import pages
 from adiabat.store import build
@@ -163,6 +164,13 @@ VERBS = {
             ("mined.jsonl", "mined.jsonl.stats.json", "index"),
         ),
         Verb(
+            "label",
+            ("label", "pairs.jsonl", "store", "--reranker", "reranker", "--out", "scored.jsonl"),
+            ("scored.jsonl", "scored.jsonl.stats.json"),
+            (),
+            ("embed",),
+        ),
+        Verb(
             "advise",
             ("advise", "model", "store", "asked.jsonl", "--out", "advised"),
             ("advised",),
@@ -261,6 +269,7 @@ def prepare() -> None:
     assert build.build_store.__kwdefaults__ is not None
     build.build_store.__kwdefaults__["chunk_size"] = 16
     vars(mining)["BLOCK_QUERIES"] = 4
+    vars(labelling)["BLOCK_QUERIES"] = 4
     vars(pages)["files"] = lambda record: (
         {"report.html": lambda: "page"} if record.kind in ("training", "evaluation") else FILES(record)
     )

@@ -17,7 +17,13 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    BertPreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 from adiabat.models.model_names import load
 from adiabat.models.saving import save
@@ -130,6 +136,7 @@ def write_world(folder: Path) -> None:
     folder.mkdir(parents=True)
     for seed, name in enumerate(("model", "other")):
         _write_model(folder / name, seed)
+    _write_model(folder / "reranker", 2, BertForSequenceClassification, num_labels=1)
     texts = [f"{KINDS[n % 8]} {n} and {KINDS[n // 8 % 8]} {n * 7 % DOCUMENTS}" for n in range(DOCUMENTS)]
     _lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": text} for n, text in enumerate(texts)])
     asked = [
@@ -183,10 +190,12 @@ def write_world(folder: Path) -> None:
         (folder / f"{name}.toml").write_text(tomli_w.dumps(tables), encoding="utf-8")
 
 
-def _write_model(folder: Path, seed: int) -> None:
+def _write_model(
+    folder: Path, seed: int, kind: type[BertPreTrainedModel] = BertModel, **options: Any
+) -> None:
     torch.manual_seed(seed)
     size = len(WORDS)
-    BertModel(
+    kind(
         BertConfig(
             vocab_size=size,
             hidden_size=16,
@@ -194,6 +203,7 @@ def _write_model(folder: Path, seed: int) -> None:
             num_attention_heads=2,
             intermediate_size=32,
             initializer_range=0.2,
+            **options,
         )
     ).save_pretrained(folder)
     backend = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))

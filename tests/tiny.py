@@ -14,6 +14,7 @@ from tokenizers.processors import TemplateProcessing
 from torch import nn
 from transformers import (
     BertConfig,
+    BertForSequenceClassification,
     BertModel,
     GPTNeoXConfig,
     GPTNeoXModel,
@@ -236,3 +237,30 @@ def files_of(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def save_tiny_reranker(folder: Path, *, seed: int = 0, labels: int = 1) -> Path:
+    """A random cross-encoder in a directory, with a tokenizer that marks the second text of a pair."""
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=POSITIONS,
+        initializer_range=SPREAD,
+        pad_token_id=PAD,
+        num_labels=labels,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer = tiny_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)],
+    )
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from adiabat.api.experiment_verbs import safe_rate as safe_rate
     from adiabat.api.experiment_verbs import scaling as scaling
     from adiabat.api.experiment_verbs import sweep as sweep
+    from adiabat.api.label_verb import label as label
     from adiabat.api.search_verb import SearchResult as SearchResult
     from adiabat.api.search_verb import search as search
     from adiabat.api.space_verb import space as space
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from adiabat.config.dataset_settings import ArxivSettings as ArxivSettings
     from adiabat.config.dataset_settings import HotpotqaSettings as HotpotqaSettings
     from adiabat.config.dataset_settings import InspectSettings as InspectSettings
+    from adiabat.config.dataset_settings import LabelSettings as LabelSettings
     from adiabat.config.dataset_settings import MineSettings as MineSettings
     from adiabat.config.dataset_settings import MsmarcoSettings as MsmarcoSettings
     from adiabat.config.dataset_settings import SquadSettings as SquadSettings

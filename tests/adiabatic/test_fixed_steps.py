@@ -150,6 +150,8 @@ CASES = {
     "whole store": Case({"loss": WHOLE}, rehearsed=True),
     "listwise": Case({"loss": LISTWISE, "negatives": SEVERAL}, LISTED, rehearsed=True),
     "margins of a teacher": Case({"loss": LISTWISE | {"objective": "margin_mse"}}, LISTED, free_memory=0),
+    "whole store, weighted": Case({"loss": WHOLE | {"hardness": 3.0}}),
+    "softmax, weighted": Case({"loss": SOFTMAX | {"hardness": 3.0}, "negatives": SEVERAL}, LISTED),
     "store on disk": Case(LISTING, LISTED, free_memory=0),
     "adamw": Case(LISTING | {"optimizer": "adamw"}, LISTED),
     "adamax": Case(LISTING | {"optimizer": "adamax", "weight_decay": 0.1}, LISTED),

@@ -393,7 +393,7 @@ def drawn(*shape: int, seed: int = 0, length: float = 1.0) -> Tensor:
 
 
 def softmax(
-    query: Tensor, documents: Tensor, known: list[list[int]] = KNOWN, *, rows: int = 3, temperature: float
+    query: Tensor, documents: Tensor, known: list[list[int]] = KNOWN, *, rows: int = 3, **options: float
 ) -> Tensor:
     """Over the documents in blocks of so many rows; the first known one is the positive."""
 
@@ -401,16 +401,16 @@ def softmax(
         yield from ((start, documents[start : start + rows]) for start in range(0, len(documents), rows))
 
     positives = documents[[one[0] for one in known]]
-    return store_softmax(query, positives, Ragged.of(known), blocks, temperature=temperature)
+    return store_softmax(query, positives, Ragged.of(known), blocks, **options)
 
 
-def whole(query: Tensor, documents: Tensor, temperature: float) -> Tensor:
+def whole(query: Tensor, documents: Tensor, temperature: float, hardness: float = 0.0) -> Tensor:
     """Of the matrix of all scores, in 64 bits."""
-    scores = (
-        functional.normalize(query.double(), dim=1)
-        @ functional.normalize(documents.double(), dim=1).T
-        / temperature
-    )
+    cosines = functional.normalize(query.double(), dim=1) @ functional.normalize(documents.double(), dim=1).T
+    weights = torch.exp(hardness * cosines.detach())
+    for row, known in enumerate(KNOWN):
+        weights[row, known[0]] = 1.0
+    scores = cosines / temperature + torch.log(weights)
     for row, known in enumerate(KNOWN):
         scores[row, known[1:]] = -math.inf
     return functional.cross_entropy(scores, torch.tensor([known[0] for known in KNOWN]))
@@ -418,10 +418,13 @@ def whole(query: Tensor, documents: Tensor, temperature: float) -> Tensor:
 
 @pytest.mark.parametrize("rows", [1, 4, 10, 4096])
 @pytest.mark.parametrize("temperature", [0.02, 1.0])
-def test_loss_and_gradient_are_those_of_the_whole_matrix(rows: int, temperature: float) -> None:
+@pytest.mark.parametrize("hardness", [0.0, 3.0])
+def test_loss_and_gradient_are_those_of_the_whole_matrix(
+    rows: int, temperature: float, hardness: float
+) -> None:
     query, documents = drawn(4, 8, length=3.0).requires_grad_(), drawn(10, 8, seed=1, length=0.2)
-    ours = softmax(query, documents, rows=rows, temperature=temperature)
-    theirs = whole(query, documents, temperature)
+    ours = softmax(query, documents, rows=rows, temperature=temperature, hardness=hardness)
+    theirs = whole(query, documents, temperature, hardness)
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
     mine, other = (torch.autograd.grad(loss, query)[0] for loss in (ours, theirs))
     torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)

@@ -47,6 +47,15 @@ def test_a_job_of_before_settings_existed_ends_as_a_whole_one(problem: Problem, 
     assert everything(tmp_path / "old") == everything(tmp_path / "whole")
 
 
+def test_a_job_of_before_weights_of_negatives_goes_on_without_them(problem: Problem, tmp_path: Path) -> None:
+    half, whole = (settings_of(tune={"loss": "store_softmax", "max_epochs": epochs}) for epochs in (1, 2))
+    run(problem, tmp_path / "job", half)
+    forget(Job(tmp_path / "job"), "tune.loss.hardness")
+    run(problem, tmp_path / "job", whole, resume=True)
+    run(problem, tmp_path / "other", whole)
+    assert everything(tmp_path / "job") == everything(tmp_path / "other")
+
+
 @pytest.mark.parametrize("written", [False, True])
 def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_completed(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool

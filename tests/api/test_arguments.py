@@ -264,6 +264,7 @@ def test_a_key_of_several_sections_is_the_verbs_own_or_asks_for_one() -> None:
         "kind": "in_batch_softmax",
         "temperature": 0.1,
         "distance": None,
+        "hardness": 0.0,
     }
     assert tuned.tune.negatives == Negatives(kind="hardest", per_query=2)
 

@@ -18,6 +18,7 @@ from tests.commands import Run, lines
 from tests.commands import run as run
 from tests.datasets.test_squad import paragraph, qa, squad
 from tests.refusals.world import write_mistakes
+from tests.tiny import save_tiny_reranker
 
 FAST: Mapping[str, Any] = {
     "recipe": "paper",
@@ -75,6 +76,9 @@ VERBS: Mapping[str, Verb] = {
     "mine": lambda out, **more: adiabat.mine(
         [{"query": "document 3", "pos": ["d3"]}], "corpus.jsonl", f"{out}.jsonl", **more
     ),
+    "label": lambda out, **more: adiabat.label(
+        "pairs.jsonl", "store", f"{out}.jsonl", reranker="reranker", depth=2 + more.pop("seed", 0), **more
+    ),
     "plan": lambda out, **more: adiabat.plan(budget=10 ** (17 + more.pop("seed", 0)), out=out, **more),
     "scaling": lambda out, **more: adiabat.scaling(
         SCALING, out=out, budgets=[1e7], least_steps=1, resamples=10, **more
@@ -91,6 +95,7 @@ VERBS: Mapping[str, Verb] = {
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("world")
     write_mistakes(here)
+    save_tiny_reranker(here / "reranker")
     squad(here / "train-v1.1.json", paragraph(qa("q1", "When did it burn?", "1850")))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
@@ -130,7 +135,7 @@ def test_the_same_call_is_returned_without_work_and_another_is_refused_with_what
             "adiabat.models.model_names.load_directory", lambda *_, **__: pytest.fail("a model was loaded")
         )
         assert plain(call(out, exist_ok=True)) == plain(made)
-    differs = "seed was 0, is 5|budget was 1e.17, is 1e.22|repeats was 'drop', is 'negative'"
+    differs = "(seed|depth) was [02], is [57]|budget was 1e.17, is 1e.22|repeats was 'drop', is 'negative'"
     with pytest.raises(JobError, match=f"holds the result of another call: .*({differs})") as refused:
         call(out, exist_ok=True, seed="negative" if name == "make" else 5)
     assert ("extend it with resume=True" in str(refused.value)) == (

@@ -125,7 +125,7 @@ def test_triplets_take_what_is_listed_in_turn_until_there_are_enough() -> None:
 
 # --- What is refused ---
 
-NONE = "every query must list a negative if train.loss is triplet or listwise, or train.batch_size is 1, got none"
+NONE = "every query must list a negative if train.loss is triplet or listwise, or train.batch_size is 1"
 FEW = "train.loss.mask_duplicates must be true where queries of set list fewer than 2 negatives of their own"
 OWN = {"negatives_shared": False, "mask_duplicates": False}
 
@@ -134,7 +134,7 @@ OWN = {"negatives_shared": False, "mask_duplicates": False}
     ("rows", "settings", "message"),
     [
         (ROWS, {"loss": "triplet"}, f"set: {NONE}"),
-        (HELD_OUT, {"batch_size": 1}, f"set: {NONE} for 1 of 5; list some, or change these settings"),
+        (HELD_OUT, {"batch_size": 1}, f"set: {NONE}, got none for 1 of 5; list some"),
         ((("a", ["x"], ["u"]), ("a", ["y"], [])), {"loss": "triplet"}, None),
         # Filling up is refused where it would not be masked.
         (UNEVEN, {"loss": {**OWN, "negatives_per_query": 2}}, FEW),

@@ -54,6 +54,7 @@ IN_BATCH: dict[str, tuple[dict[str, Any], Callable[..., Tensor], dict[str, Any]]
     "the default": ({}, in_batch_softmax, {"symmetric": True}),
     "one way": ({"loss": {"symmetric": False}}, in_batch_softmax, {"symmetric": False}),
     "a margin": ({"margin": 0.3}, in_batch_softmax, {"symmetric": True, "margin": 0.3}),
+    "hard negatives weigh more": ({"hardness": 2.0}, in_batch_softmax, {"symmetric": True, "hardness": 2.0}),
     "samtone": ({"loss": "samtone"}, samtone, {"side": "query"}),
     "samtone of documents": ({"loss": OF_DOCUMENTS}, samtone, {"side": "document"}),
     "samtone of both": ({"loss": BOTH}, samtone, {"side": "both", "margin": 0.1}),

@@ -446,3 +446,60 @@ def test_an_outer_autocast_changes_nothing(tile: int | None) -> None:
         found.append((loss.detach(), *(side.grad for side in sides)))
     for plain, cast in zip(*found, strict=True):
         assert torch.equal(plain, cast)
+
+
+ALPHA = 3.0
+
+
+@pytest.mark.parametrize("tile", [None, 2])
+@pytest.mark.parametrize("learned", [False, True])
+def test_weights_of_hardness_are_constants_that_grow_with_similarity(tile: int | None, learned: bool) -> None:
+    """Two queries: by hand, each other positive counts ``exp(a s)`` times, and its weight has no gradient."""
+    query = random(2, 4, seed=1).requires_grad_()
+    positive = random(2, 4, seed=2).requires_grad_()
+    own = random(2, 1, 4, seed=3).requires_grad_()
+    temperature: Any = torch.tensor(0.5, dtype=torch.float64, requires_grad=True) if learned else 0.5
+    inputs = [query, positive, own, *([temperature] if learned else [])]
+    pairs = Pairs(query, positive, own=own)
+    loss = in_batch_softmax(pairs, temperature=temperature, hardness=ALPHA, tile=tile)
+    wanted = torch.zeros((), dtype=torch.float64)
+    for row in range(2):
+        target = query[row] @ positive[row]
+        others = [query[row] @ positive[1 - row], query[row] @ own[row, 0]]
+        weights = [math.exp(ALPHA * float(other.detach())) for other in others]
+        mass = sum(
+            weight * torch.exp(other / temperature) for weight, other in zip(weights, others, strict=True)
+        )
+        wanted = wanted - (target / temperature - torch.log(torch.exp(target / temperature) + mass)) / 2
+    torch.testing.assert_close(loss, wanted, rtol=1e-12, atol=0)
+    gradients, expected = torch.autograd.grad(loss, inputs), torch.autograd.grad(wanted, inputs)
+    for mine, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("negatives", [0, 4])
+def test_hardness_equals_that_of_sentence_transformers(negatives: int) -> None:
+    ours, theirs = (
+        [random(4, 16, seed=seed).requires_grad_() for seed in range(2 + negatives // 4)] for _ in range(2)
+    )
+    shared = torch.cat(ours[2:]) if negatives else None
+    pairs = Pairs(ours[0], ours[1], shared=shared).unit()
+    loss = in_batch_softmax(pairs, temperature=1 / 20, hardness=9.0)
+    other = peer.MultipleNegativesRankingLoss(
+        model=nn.Identity(), scale=20.0, hardness_mode="in_batch_negatives", hardness_strength=9.0
+    )
+    if negatives:
+        # Theirs leaves out the negative that stands beside a query's own positive; ours shares them all.
+        other.hardness_mode = "all_negatives"
+    wanted = other.compute_loss_from_embeddings(theirs, torch.empty(0))
+    torch.testing.assert_close(loss, wanted, rtol=1e-9, atol=0)
+    loss.backward()
+    wanted.backward()
+    for mine, his in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, his.grad, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("hardness", [-1.0, math.nan, math.inf])
+def test_a_hardness_out_of_range_is_refused(hardness: float) -> None:
+    with pytest.raises(ValueError, match="hardness must be a finite number >= 0"):
+        in_batch_softmax(Pairs(random(2, 4, seed=1), random(2, 4, seed=2)), temperature=1, hardness=hardness)

@@ -44,6 +44,7 @@ ABSENT = "no/such/model"
             "broken.jsonl", "corpus.jsonl", "new.jsonl", model=ABSENT, store="store", source="dense"
         ),
         lambda: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", judge=ABSENT),
+        lambda: adiabat.label("broken.jsonl", "store", "new.jsonl", reranker=ABSENT),
         lambda: adiabat.distill_fit("model", ABSENT, "new", queries="broken.jsonl"),
         lambda: adiabat.distill_multilingual([ABSENT], "model", "new", parallel=[{"en": "a", "de": b"b"}]),
         lambda: adiabat.distill_ablate(ABSENT, "new", suite="gone"),

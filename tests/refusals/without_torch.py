@@ -31,6 +31,7 @@ VERBS = {
     "train": "train run.toml --set job.model={model} --set job.data={data} --out {out}",
     "estimate": "train run.toml --set job.model={model} --set job.data={data} --dry-run",
     "mine": "mine {data} {corpus} --out {out}.jsonl --source dense --model {model} --store {store}",
+    "label": "label {data} {store} --reranker {model} --out {out}.jsonl --model {model}",
     "inspect": "inspect {data} --model {model} --store {store}",
     "static": "distill static {model} --out {out} --weighting tfidf --corpus {corpus}",
     "fit": f"distill fit {STUDENT} --texts {{corpus}} --queries {{data}}",
@@ -109,6 +110,11 @@ FURTHER = (
     "mine pairs.jsonl corpus.jsonl --out corpus.jsonl",
     "mine pairs.jsonl corpus.jsonl --out m.jsonl --model model",
     "mine pairs.jsonl corpus.jsonl --out m.jsonl --index pairs.jsonl",
+    "label strange.jsonl store --reranker model --out m.jsonl",
+    "label pairs.jsonl store --reranker gone/model --out m.jsonl",
+    "label pairs.jsonl store --reranker model --out m.txt",
+    "label pairs.jsonl store --reranker model --out corpus.jsonl",
+    "label store pairs.jsonl --reranker model --out m.jsonl",
     "distill static model --out new --vocabulary gone.txt",
     "distill ablate model --suite gone.toml --out new",
     "compare gone.parquet second.parquet --out new",
@@ -150,7 +156,8 @@ def commands() -> Iterator[str]:
         for argument, wrong in WRONG.items():
             if f"{{{argument}}}" in template:
                 for value in wrong:
-                    if (verb, argument) != ("mine", "out") and (verb, value) not in RIGHT:
+                    of_file = verb in ("mine", "label") and argument == "out"
+                    if not of_file and (verb, value) not in RIGHT:
                         yield template.format(**{**INPUTS, argument: value})
         if verb not in NO_SETTINGS:
             yield template.format(**INPUTS) + SETTING

@@ -20,6 +20,7 @@ from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches, text_order, validation_batches
 from adiabat.losses.embedded_pairs import Pairs, unit_rows
 from adiabat.losses.in_batch import Distance, triplet_errors
+from adiabat.losses.log_denominator import weighted
 from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.device import Precision
 from adiabat.models.encoder import Encoder
@@ -54,11 +55,13 @@ def store_softmax(
     *,
     temperature: float,
     unit: bool = True,
+    hardness: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Cross-entropy of each query's answer among all documents of a store except its other answers.
 
-    ``loss = -mean_i ln( exp(s_ip / T) / (exp(s_ip / T) + sum_{j not in K_i} exp(s_ij / T)) )`` with ``s`` the
-    cosine or dot product, ``K_i`` the known answers of query ``i``, and ``p`` one of them.
+    ``loss = -mean_i ln( exp(s_ip / T) / (exp(s_ip / T) + sum_{j not in K_i} w_ij exp(s_ij / T)) )`` with
+    ``s`` the cosine or dot product, ``K_i`` the known answers of query ``i``, ``p`` one of them, and constant
+    weights ``w_ij = exp(a s_ij)``.
 
     Args:
         query: Embeddings as the encoder gives them.
@@ -68,6 +71,7 @@ def store_softmax(
             have a cosine of 0.
         temperature: ``T`` above, > 0, dimensionless.
         unit: Whether vectors are scaled to length 1, so that ``s`` is the cosine.
+        hardness: ``a`` above, >= 0, dimensionless; 0 weighs all documents alike.
 
     Returns:
         The loss.
@@ -77,7 +81,7 @@ def store_softmax(
 
     Reference:
         The running maximum is that of Milakov and Gimelshein 2018, the running sum of documents that of Rabe
-        and Staats 2021.
+        and Staats 2021; the weights those of Lan et al. 2025, equation 5.
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; 0.05 is common for cosines")
@@ -86,7 +90,7 @@ def store_softmax(
         partial(_without_listed, known) if isinstance(known, Ragged) else partial(without_answers, known)
     )
     loss: Tensor = _StoreSoftmax.apply(
-        scaled(query.float()), scaled(positive), exclude, blocks, temperature, scaled
+        scaled(query.float()), scaled(positive), exclude, blocks, temperature, scaled, hardness
     )  # type: ignore[no-untyped-call]
     return loss
 
@@ -120,13 +124,14 @@ class _StoreSoftmax(torch.autograd.Function):
         blocks: Blocks,
         temperature: float,
         scaled: Callable[[Tensor], Tensor],
+        hardness: float,
     ) -> Float[Tensor, ""]:
         """Start with the answers, so that the loss is never below 0, then add up all documents."""
         target = (query * positive).sum(dim=1).double() / temperature
         highest, mass, mean = target.clone(), torch.ones_like(target), positive.double()
         for start, documents in blocks():
             units = scaled(documents)
-            scores = exclude(query @ units.T / temperature, start)
+            scores = weighted(exclude(query @ units.T / temperature, start), temperature, hardness)
             higher = torch.maximum(highest, scores.amax(dim=1).double())
             # Sums so far are rescaled to the new maximum, so that no exponential overflows.
             shrunk, weights = torch.exp(highest - higher), torch.exp(scores - higher.float()[:, None])
@@ -140,10 +145,10 @@ class _StoreSoftmax(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        """``(sum_j P_ij d_j - p_i) / (q T)``."""
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None, None]:
+        """``(sum_j P_ij d_j - p_i) / (q T)``, where ``P`` has the weights."""
         (slope,) = ctx.saved_tensors
-        return gradient * slope, None, None, None, None, None
+        return gradient * slope, None, None, None, None, None, None
 
 
 def _on(indices: Int[np.ndarray, " n"], like: Tensor) -> Tensor:
@@ -274,7 +279,13 @@ class StoredDocuments:
         loss = self.settings.loss
         assert isinstance(loss, StoreTuning), "the losses over the whole store"
         return store_softmax(
-            query, positive, known, blocks, temperature=loss.temperature, unit=self.distance == "cosine"
+            query,
+            positive,
+            known,
+            blocks,
+            temperature=loss.temperature,
+            unit=self.distance == "cosine",
+            hardness=loss.hardness,
         )
 
     def contrast(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from adiabat.config.section import overlaid
 from adiabat.config.shared import require_device_name
 from adiabat.config.training_choices import ENDING
 from adiabat.config.tuning import TuneSettings
@@ -93,7 +94,8 @@ RULES = Rules(
     behind=_behind,
     reasons=_reasons,
     words=WORDS,
-    defaults=TuneSettings().model_dump(),
+    # A loss of another kind than the default may have settings that are newer than a job.
+    defaults=overlaid(TuneSettings, TuneSettings().model_dump(), {"tune": {"loss": {"hardness": 0.0}}}),
     later=LATER,
 )
 

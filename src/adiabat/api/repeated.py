@@ -43,6 +43,7 @@ PATHS = {
     "probes",
     "projection_start",
     "queries",
+    "reranker",
     "runs",
     "store",
     "stores",

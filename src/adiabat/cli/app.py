@@ -73,7 +73,7 @@ class _Verb(TyperCommand):
 
 PANELS: Mapping[str, Mapping[str, str]] = {
     "Main job": dict.fromkeys(("embed", "advise", "tune", "evaluate", "search"), "panel_main"),
-    "Train": dict.fromkeys(("train", "mine", "inspect", "distill"), "panel_train"),
+    "Train": dict.fromkeys(("train", "mine", "label", "inspect", "distill"), "panel_train"),
     "Experiments": dict.fromkeys(("sweep", "scaling", "plan", "safe-rate"), "panel_experiments"),
     "Results": dict.fromkeys(("compare", "space"), "panel_results"),
     "Data and help": dict.fromkeys(("data", "settings", "upgrade", "demo"), "panel_results"),
@@ -102,7 +102,8 @@ _CONTINUES = "run the same command again: parts that were finished are kept, if 
 _RESUMES = "run the same command with --resume: it goes on from what was saved, if anything was"
 _STARTS_AGAIN = "nothing was saved; run the same command again to start over"
 AFTER_CTRL_C = dict.fromkeys(
-    ("embed", "demo", "mine", "evaluate --suite", "distill static", "distill pair", "upgrade"), _CONTINUES
+    ("embed", "demo", "mine", "label", "evaluate --suite", "distill static", "distill pair", "upgrade"),
+    _CONTINUES,
 )
 AFTER_CTRL_C |= dict.fromkeys(
     (
@@ -127,6 +128,7 @@ LOWER_MEMORY = {
     "sweep": "tune.batch_size or train.batch_size, measure.depth or encoder.max_tokens",
     "scaling": "memory.chunk_tokens (with memory.cached) or train.batch_size",
     "mine": "mine.depth",
+    "label": "label.max_tokens",
     "evaluate --suite": "measure.depth or encoder.max_tokens",
     "space": "space.queries, space.documents, space.resamples or encoder.max_tokens",
     "evaluate": "measure.depth or encoder.max_tokens",

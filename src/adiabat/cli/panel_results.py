@@ -137,6 +137,7 @@ KINDS: Mapping[str, str] = {
     "search": "shared:SearchSettings",
     "inspect": "dataset_settings:InspectSettings",
     "mine": "dataset_settings:MineSettings",
+    "label": "dataset_settings:LabelSettings",
     "space": "tasks:SpaceSettings",
     "sweep tune": "sweeps:TuneSweepSettings",
     "sweep train": "sweeps:TrainSweepSettings",

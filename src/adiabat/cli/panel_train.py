@@ -1,4 +1,4 @@
-"""Training and its data: train, mine, inspect; and distill static, fit, multilingual, pair, ablate."""
+"""Training and its data: train, mine, label, inspect; and distill static, fit, multilingual, pair, ablate."""
 
 from pathlib import Path
 
@@ -116,6 +116,42 @@ def mine(given: Given) -> None:
     for line in mined.lines:
         say(line)
     answer(mined.report if given.json else str(mined.out))
+
+
+@verb(
+    argument("DATA", "Queries with positives."),
+    argument("STORE", "Document vectors, with texts."),
+    required("--reranker", "MODEL", "Cross-encoder that scores documents.", str),
+    required("--out", "FILE", "File of the examples with scores: .jsonl, .jsonl.gz or .jsonl.zst."),
+    option("--model", "MODEL", "Model of the store. Default: the one that the store names."),
+    number(
+        "label.depth", "--depth", "N", "Top documents of the store, and of BM25 (label.depth). Default: 10."
+    ),
+    SPLIT,
+    CONFIG,
+    SET,
+    DEVICE,
+    EXIST_OK,
+    AS_JSON,
+)
+def label(given: Given) -> None:
+    """Score documents of each query by a cross-encoder, for tune.loss=listwise to learn from."""
+    from adiabat.config.dataset_settings import LabelSettings
+
+    settings = given.settings(LabelSettings)
+
+    labelling = adiabat.label(
+        given.data,
+        given.store,
+        given.out,
+        reranker=given.reranker,
+        model=given.model,
+        settings=settings,
+        exist_ok=given.exist_ok,
+    )
+    for line in labelling.lines:
+        say(line)
+    answer(labelling.report if given.json else str(labelling.out))
 
 
 @verb(

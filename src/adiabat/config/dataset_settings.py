@@ -1,4 +1,4 @@
-"""Settings of ``adiabat data``, ``adiabat mine`` and ``adiabat inspect``; defaults of data sets are those of
+"""Settings of ``adiabat data``, ``mine``, ``label`` and ``inspect``; defaults of data sets are those of
 Vasilyev et al. 2024.
 """
 
@@ -13,6 +13,7 @@ from adiabat.config.faults import Need
 from adiabat.config.section import Amount, Fraction, Section, Text, Texts, each_once
 from adiabat.config.shared import (
     DataSection,
+    DeviceSection,
     EmbedDataSection,
     EncoderTables,
     RankingTables,
@@ -239,6 +240,27 @@ class MineSettings(RankingTables, RunTables):
 
     needs = (Need("bm25", "mine.source", ("bm25", "fused")),)
     """Dense mining does not use BM25."""
+
+
+# --- Scores of a teacher ---
+
+
+class LabelSection(Section):
+    """``[label]``: the documents of a query that a cross-encoder scores."""
+
+    depth: PositiveInt = 10
+    """Number of top documents of the store, and again of BM25, per query; documents that both find are scored
+    once."""
+    max_tokens: PositiveInt | None = None
+    """Maximum tokens of a query with a document; None takes the limit of the cross-encoder."""
+
+
+class LabelSettings(RankingTables):
+    """All settings of ``adiabat label``; those of the encoder belong to the model of the store."""
+
+    label: LabelSection = LabelSection()
+    data: DataSection = DataSection()
+    run: DeviceSection = DeviceSection()
 
 
 # --- Profiles ---

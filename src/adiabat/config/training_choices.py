@@ -63,18 +63,32 @@ class Temperature(Choice):
 LOWEST_LEARNED = 0.01
 """`COLDEST` of `losses/log_denominator.py`, below which a learned temperature does not go."""
 
-# --- What is learned from a teacher's scores ---
-
-Objective = Literal["kl", "margin_mse"]
-"""Kullback-Leibler divergence between softmaxes over the documents of a query (Lin et al. 2020), or squared
-error of its margins (Hofstätter et al. 2020)."""
+# --- Settings that losses of training and of tuning share ---
 
 
-def _from_scores(objective: Objective) -> "Callable[..., Tensor]":
-    """The function of an objective."""
-    from adiabat.losses.in_batch import listwise_divergence, margin_mse
+class TaughtLoss(Choice):
+    """Settings of a loss that learns from a teacher's scores."""
 
-    return listwise_divergence if objective == "kl" else margin_mse
+    objective: Literal["kl", "margin_mse"] = "kl"
+    """Divergence of the teacher's softmax over the documents of a query from the model's (kl), or squared
+    error of the margins between the positive and each negative (margin_mse)."""
+    teacher_temperature: Annotated[float, Field(ge=1e-6, le=HIGHEST)] = 1.0
+    """Divisor of the teacher's scores."""
+
+    def _function(self) -> "Callable[..., Tensor]":
+        """The function of the objective, at the teacher's temperature."""
+        from adiabat.losses.in_batch import listwise_divergence, margin_mse
+
+        loss = listwise_divergence if self.objective == "kl" else margin_mse
+        return partial(loss, teacher_temperature=self.teacher_temperature)
+
+
+class WeightedLoss(Choice):
+    """Settings of a loss whose negatives may weigh more the nearer they are."""
+
+    hardness: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
+    """Growth of the weights of negatives with their similarity: each counts ``exp(hardness * similarity)``
+    times (Lan et al. 2025, who take 9); 0 weighs all alike."""
 
 
 # --- Losses of training: both towers, pairs in a batch ---
@@ -101,7 +115,7 @@ class GuideSection(JudgingSection):
     """``[train.loss.guide]``: a model whose scores exclude likely positives from the negatives."""
 
 
-class InBatchLoss(Choice):
+class InBatchLoss(WeightedLoss):
     """Settings of losses that compare each query with all documents of the batch."""
 
     fills_lists: ClassVar[bool] = False
@@ -132,7 +146,9 @@ class InBatchLoss(Choice):
 
     def _at_temperature(self, loss: "Callable[..., Tensor]", **settings: Any) -> "Criterion":
         """A loss with these settings, margin and directions; its temperature may change from step to step."""
-        given = partial(loss, margin=self.margin, symmetric=self.symmetric, **settings)
+        given = partial(
+            loss, margin=self.margin, symmetric=self.symmetric, hardness=self.hardness, **settings
+        )
         return lambda pairs, temperature: given(pairs, temperature=temperature)
 
     needs = (Need("negatives_shared", "negatives_per_query"),)
@@ -264,7 +280,7 @@ class RegressionLoss(PairwiseLoss):
         return lambda pairs, t: loss(pairs.query[pairs.rows], pairs.positive[pairs.rows])
 
 
-class Listwise(Choice):
+class Listwise(TaughtLoss):
     """Learn from a teacher's scores of each query's own documents, in column ``scores`` of the data."""
 
     fills_lists: ClassVar[bool] = True
@@ -273,15 +289,10 @@ class Listwise(Choice):
     mask_duplicates: ClassVar[bool] = False
     negatives_shared: ClassVar[bool] = False
     kind: Literal["listwise"] = "listwise"
-    objective: Objective = "kl"
-    """Divergence of the teacher's softmax over the documents of a query from the model's (kl), or squared
-    error of the margins between the positive and each negative (margin_mse)."""
     similarity: Literal["cosine", "dot"] = "cosine"
     """Similarity of embeddings."""
     temperature: Temperature = Temperature()
     """Divisor of similarities."""
-    teacher_temperature: PositiveFloat = 1.0
-    """Divisor of the teacher's scores."""
     negatives_per_query: PositiveInt = 7
     """Number of listed negatives per query in a step, drawn at random if the query lists more."""
 
@@ -293,7 +304,7 @@ class Listwise(Choice):
     def criterion(self, tile: int | None) -> "Criterion":
         """The loss of a batch."""
         del tile
-        loss = partial(_from_scores(self.objective), teacher_temperature=self.teacher_temperature)
+        loss = self._function()
 
         def learned(pairs: "Pairs", temperature: "LossTemperature") -> "Tensor":
             return loss(pairs if self.similarity == "dot" else pairs.unit(), temperature=temperature)
@@ -393,7 +404,7 @@ class SoftmaxTuning(TuningLoss):
     (`encoder.similarity`)."""
 
 
-class InBatchTuning(SoftmaxTuning):
+class InBatchTuning(SoftmaxTuning, WeightedLoss):
     """Cross-entropy of the positive among the documents of the batch."""
 
     negatives_from = "batch"
@@ -405,50 +416,29 @@ class InBatchTuning(SoftmaxTuning):
         from adiabat.losses.in_batch import in_batch_softmax
 
         def loss(pairs: "Pairs") -> "Tensor":
-            return in_batch_softmax(
-                pairs.unit() if distance == "cosine" else pairs, temperature=self.temperature
-            )
+            alike = pairs.unit() if distance == "cosine" else pairs
+            return in_batch_softmax(alike, temperature=self.temperature, hardness=self.hardness)
 
         return loss
 
 
-class StoreTuning(SoftmaxTuning):
+class StoreTuning(SoftmaxTuning, WeightedLoss):
     """Cross-entropy of the positive among all documents of the store except known answers."""
 
     negatives_from = "store"
     kind: Literal["store_softmax"] = "store_softmax"
 
 
-class ListwiseTuning(SoftmaxTuning):
+class ListwiseTuning(SoftmaxTuning, TaughtLoss):
     """Learn from a teacher's scores of each query's own documents, in column ``scores`` of the data."""
 
     needs_scores = True
     kind: Literal["listwise"] = "listwise"
-    objective: Objective = "kl"
-    """Divergence of the teacher's softmax over the documents of a query from the tower's (kl), or squared
-    error of the margins between the positive and each negative (margin_mse)."""
-    teacher_temperature: Annotated[float, Field(ge=1e-6, le=HIGHEST)] = 1.0
-    """Divisor of the teacher's scores."""
 
     def criterion(self, distance: "Distance") -> "Callable[[Pairs], Tensor]":
         """The loss of a batch."""
-        loss = partial(
-            _from_scores(self.objective),
-            temperature=self.temperature,
-            teacher_temperature=self.teacher_temperature,
-        )
+        loss = partial(self._function(), temperature=self.temperature)
         return lambda pairs: loss(pairs.unit() if distance == "cosine" else pairs)
-
-    def of_both_towers(self, distance: "Distance", per_query: int) -> dict[str, Any] | None:
-        """The same loss of training."""
-        return {
-            "kind": self.kind,
-            "objective": self.objective,
-            "similarity": distance,
-            "temperature": self.temperature,
-            "teacher_temperature": self.teacher_temperature,
-            "negatives_per_query": per_query,
-        }
 
 
 TuneLoss = Annotated[

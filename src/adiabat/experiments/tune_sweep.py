@@ -68,7 +68,8 @@ class TuneSweepRunner(SweepRunner):
         settings, context = [trial.tuned for trial in self.trials], self.context
         examples, rehearsed, guards = dict[str, str](), dict[str, str](), dict[str, str]()
         for data in dict.fromkeys(run.data for run in settings):
-            examples[_key_of(data)] = examples_digest(*context.examples(data))
+            scored = any(run.tune.loss.needs_scores for run in settings if run.data == data)
+            examples[_key_of(data)] = examples_digest(*context.examples(data), scored=scored)
         store = context.store.manifest.sha256
         for run in settings:
             if run.rehearsal:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adiabat.losses.embedded_pairs import OTHER, Pairs, Tower, unit_rows
-from adiabat.losses.log_denominator import Temperature, log_denominator, scores_of
+from adiabat.losses.log_denominator import Temperature, log_denominator, scores_of, weighted
 
 Criterion = Callable[[Pairs, Temperature], Float[Tensor, ""]]
 """The loss of a batch at a temperature; embeddings are as the encoder returns them."""
@@ -178,6 +178,7 @@ def in_batch_softmax(
     margin: float = 0.0,
     symmetric: bool = False,
     tile: int | None = None,
+    hardness: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Cross-entropy of each query against its own document among all documents of the batch.
 
@@ -191,17 +192,18 @@ def in_batch_softmax(
         margin: ``m`` above, >= 0, in the unit of the similarity: LaBSE takes 0.3 from a cosine.
         symmetric: Average it with the same loss of each positive among all queries.
         tile: As in `log_denominator`.
+        hardness: Growth of the weights of negatives with their similarity, as in `log_denominator`.
 
     Returns:
         The loss in nats, averaged over `Pairs.rows`; a row without negatives has loss and gradient 0.
 
     Raises:
-        ValueError: If `temperature` or `margin` is out of range.
+        ValueError: If `temperature`, `margin` or `hardness` is out of range.
 
     Reference:
-        Henderson et al. 2017; Yang et al. 2019 (margin, both directions).
+        Henderson et al. 2017; Yang et al. 2019 (margin, both directions); Lan et al. 2025 (hardness).
     """
-    return _contrast(pairs, temperature, margin, _directions(symmetric), set(), tile)
+    return _contrast(pairs, temperature, margin, _directions(symmetric), set(), tile, hardness)
 
 
 def samtone(
@@ -212,6 +214,7 @@ def samtone(
     margin: float = 0.0,
     symmetric: bool = True,
     tile: int | None = None,
+    hardness: float = 0.0,
 ) -> Float[Tensor, ""]:
     """In-batch softmax whose denominators also hold the other texts of the row's own tower.
 
@@ -225,6 +228,7 @@ def samtone(
         margin: As in `in_batch_softmax`.
         symmetric: Average both directions, as the source does; False leaves the reverse direction out.
         tile: As in `log_denominator`.
+        hardness: As in `log_denominator`, for texts of both towers.
 
     Returns:
         The loss in nats, averaged over `Pairs.rows` and directions.
@@ -246,7 +250,7 @@ def samtone(
         "document": {"positive"},
         "both": {"query", "positive"},
     }
-    return _contrast(pairs, temperature, margin, _directions(symmetric), towers[side], tile)
+    return _contrast(pairs, temperature, margin, _directions(symmetric), towers[side], tile, hardness)
 
 
 def pair(
@@ -258,6 +262,7 @@ def pair(
     margin: float = 0.0,
     symmetric: bool = False,
     tile: int | None = None,
+    hardness: float = 0.0,
 ) -> Float[Tensor, ""]:
     """In-batch softmax plus a second term that contrasts each pair's similarity with those of its positive to
     other positives.
@@ -274,6 +279,7 @@ def pair(
         margin: Of ``L_c``.
         symmetric: Of ``L_c``.
         tile: As in `log_denominator`.
+        hardness: Of ``L_c``, as in `log_denominator`.
 
     Returns:
         The loss in nats, averaged over `Pairs.rows`.
@@ -286,7 +292,9 @@ def pair(
     """
     if not 0 <= weight <= 1:
         raise ValueError(f"weight must be between 0 and 1, got {weight}; PAIR uses 0.1")
-    between = in_batch_softmax(pairs, temperature=temperature, margin=margin, symmetric=symmetric, tile=tile)
+    between = in_batch_softmax(
+        pairs, temperature=temperature, margin=margin, symmetric=symmetric, tile=tile, hardness=hardness
+    )
     among_positives = _passage_centric(pairs, temperature, printed, tile)
     return (1 - weight) * between + weight * among_positives
 
@@ -371,6 +379,7 @@ def _contrast(
     directions: set[Tower],
     same_tower: set[Tower],
     tile: int | None,
+    hardness: float,
 ) -> Float[Tensor, ""]:
     """Mean over directions and rows of ``ln(denominator) - own score``."""
     _check_margin(margin)
@@ -386,12 +395,14 @@ def _contrast(
         if side == "query":
             if pairs.shared is not None:
                 blocks.append(pairs.shared_block())
-            negatives = _own_negatives(pairs, temperature)
+            negatives = weighted(_own_negatives(pairs, temperature), temperature, hardness)
             beside = torch.cat([target, negatives], dim=1)
         # Rows of this process against candidates of all: the mean over processes is the loss of the whole
         # batch.
         rows = getattr(pairs, side)[pairs.rows]
-        total = log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile)
+        total = log_denominator(
+            rows, blocks, beside=beside, temperature=temperature, tile=tile, hardness=hardness
+        )
         losses.append((total - target[:, 0]).mean())
     return torch.stack(losses).mean()
 

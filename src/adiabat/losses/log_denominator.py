@@ -45,9 +45,10 @@ def log_denominator(
     beside: Float[Tensor, "b k"],
     temperature: Temperature,
     tile: int | None = None,
+    hardness: float = 0.0,
 ) -> Float[Tensor, " b"]:
-    """``ln( sum_k exp(beside_ik) + sum_j exp(x_i . y_j / T) )``, the second sum over all candidates that are
-    not excluded.
+    """``ln( sum_k exp(beside_ik) + sum_j w_ij exp(x_i . y_j / T) )``, the second sum over all candidates that
+    are not excluded, with ``w_ij = exp(a x_i . y_j)`` a constant without a gradient.
 
     Args:
         rows: ``x`` above.
@@ -56,17 +57,24 @@ def log_denominator(
         temperature: ``T`` above, > 0; a tensor gets a gradient.
         tile: Rows and columns scored at a time: memory grows with b + n instead of b x n, at the cost of one
             more matrix product. None scores everything at once.
+        hardness: ``a`` above, >= 0, dimensionless; 0 weighs all candidates alike.
 
     Returns:
         One number per row, differentiable once (twice without tiles).
 
     Raises:
-        ValueError: If `temperature` is a number not above 0, or `tile` is below 1.
+        ValueError: If `temperature` is a number not above 0, `tile` is below 1, or `hardness` is negative or
+            not finite.
+
+    Reference:
+        Lan et al. 2025, equation 5 (weights).
     """
     check_temperature(temperature)
+    if not (math.isfinite(hardness) and hardness >= 0):
+        raise ValueError(f"hardness must be a finite number >= 0, got {hardness}; the source takes 9")
     # Half precision of an outer context would round sums over many candidates away.
     with torch.autocast(rows.device.type, enabled=False):
-        return _log_denominator(rows, blocks, beside, temperature, tile)
+        return _log_denominator(rows, blocks, beside, temperature, tile, hardness)
 
 
 def _log_denominator(
@@ -75,19 +83,21 @@ def _log_denominator(
     beside: Float[Tensor, "b k"],
     temperature: Temperature,
     tile: int | None,
+    hardness: float,
 ) -> Float[Tensor, " b"]:
     if tile is None:
         scores = [beside]
         for block in blocks:
             excluded = block.excluded(EVERYTHING, EVERYTHING)
-            scores.append(_scores(rows, block.candidates, excluded, temperature))
+            own = _scores(rows, block.candidates, excluded, temperature)
+            scores.append(weighted(own, temperature, hardness))
         return torch.logsumexp(torch.cat(scores, dim=1), dim=1)
     if tile < 1:
         raise ValueError(f"tile must be at least 1 row, got {tile}; 1024 is a good start")
     divisor = temperature.to(rows.device) if isinstance(temperature, Tensor) else rows.new_tensor(temperature)
     masks = [block.excluded for block in blocks]
     candidates = [block.candidates for block in blocks]
-    result: Tensor = _Tiled.apply(tile, masks, rows, beside, divisor, *candidates)  # type: ignore[no-untyped-call]
+    result: Tensor = _Tiled.apply(tile, hardness, masks, rows, beside, divisor, *candidates)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -107,6 +117,28 @@ def scores_of(similarities: Float[Tensor, "*any"], temperature: Temperature) -> 
     """
     check_temperature(temperature)
     return similarities / temperature
+
+
+def weighted(
+    scores: Float[Tensor, "*any"], temperature: Temperature, hardness: float
+) -> Float[Tensor, "*any"]:
+    """Add the logarithms of the weights that grow with similarity.
+
+    Args:
+        scores: Similarities divided by the temperature; minus infinity stays.
+        temperature: > 0.
+        hardness: Factor of the similarities, >= 0; 0 returns the scores.
+
+    Returns:
+        ``s / T + a s``, where the second term has no gradient.
+
+    Reference:
+        Lan et al. 2025, equation 5.
+    """
+    if not hardness:
+        return scores
+    divisor = temperature.detach() if isinstance(temperature, Tensor) else temperature
+    return scores + scores.detach() * (hardness * divisor)
 
 
 def check_temperature(temperature: Temperature) -> None:
@@ -144,6 +176,7 @@ class _Tiled(torch.autograd.Function):
     def forward(
         ctx: Any,
         tile: int,
+        hardness: float,
         masks: Sequence[Excluded],
         rows: Tensor,
         beside: Tensor,
@@ -159,9 +192,9 @@ class _Tiled(torch.autograd.Function):
                     # Sums are kept as logarithms: a score of 1/T = 100 would overflow float32's exp at T =
                     # 0.01.
                     scores = _scores(rows[r], block[c], excluded(r, c), temperature)
-                    more = torch.logsumexp(scores, dim=1)
+                    more = torch.logsumexp(weighted(scores, temperature, hardness), dim=1)
                     total[r] = torch.logaddexp(total[r], more)
-        ctx.tile, ctx.masks = tile, masks
+        ctx.tile, ctx.hardness, ctx.masks = tile, hardness, masks
         ctx.save_for_backward(rows, beside, temperature, total, *candidates)
         return total
 
@@ -179,7 +212,7 @@ class _Tiled(torch.autograd.Function):
                 for c in _tiles(len(block), ctx.tile):
                     scores = _scores(rows[r], block[c], excluded(r, c), temperature)
                     # At most 1 before the gradient: the total is at least as large as any score in it.
-                    shares = (scores - total[r, None]).exp_()
+                    shares = (weighted(scores, temperature, ctx.hardness) - total[r, None]).exp_()
                     weights = gradient[r] * shares / temperature
                     of_rows[r].addmm_(weights, block[c])
                     of_block[c].addmm_(weights.T, rows[r])
@@ -187,7 +220,7 @@ class _Tiled(torch.autograd.Function):
                     finite = scores.nan_to_num(neginf=0.0)
                     of_temperature -= (weights * finite).sum()
         of_beside = gradient * (beside - total[:, None]).exp()
-        return None, None, of_rows, of_beside, of_temperature, *of_candidates
+        return None, None, None, of_rows, of_beside, of_temperature, *of_candidates
 
 
 COLDEST = 0.01

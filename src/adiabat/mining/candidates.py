@@ -214,7 +214,53 @@ class FusedSource:
         return Candidates(Hits(rows, scores), dense.score)
 
 
-CandidateSource = LexicalSource | DenseSource | FusedSource
+@runtime_checkable
+class Reranker(Protocol):
+    """Scores a query with a document; a `CrossEncoder` is one."""
+
+    def score(self, queries: Sequence[str], documents: Sequence[str]) -> Float32[np.ndarray, " n"]:
+        """One score for each query and the document beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerankedSource:
+    """The candidates of two sources together, in the order of a reranker, whose scores positives have too."""
+
+    lexical: LexicalSource
+    dense: DenseSource
+    reranker: Reranker
+    texts: Callable[[Rows], list[str]]
+    """Texts of rows of the corpus."""
+
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts | None = None) -> Candidates:
+        """Find half of `depth` candidates for each query by each source."""
+        sources = (self.lexical, self.dense)
+        found = np.concatenate([source.find(queries, depth // 2).hits.rows for source in sources], axis=1)
+        hits = Hits.none(len(queries), depth)
+        scored: dict[tuple[int, str], float] = {}
+
+        def score(pairs: Pairs) -> PairScores:
+            # Positives are candidates as a rule, and a pair is scored once.
+            keys = list(zip(pairs.query.tolist(), pairs.texts, strict=True))
+            new = [key for key in dict.fromkeys(keys) if key not in scored]
+            scores = self.reranker.score([queries[query] for query, _ in new], [text for _, text in new])
+            scored.update(zip(new, scores.tolist(), strict=True))
+            return np.array([scored[key] for key in keys], dtype=np.float32)
+
+        distinct = [np.unique(rows[rows >= 0]) for rows in found]
+        owners = np.repeat(np.arange(len(queries)), [len(rows) for rows in distinct])
+        rows = np.concatenate([_NO_ROWS, *distinct])
+        scores = score(Pairs(owners, rows, self.texts(rows)))
+        for query in range(len(queries)):
+            own = owners == query
+            # Best first; equal scores by row.
+            order = np.argsort(-scores[own], kind="stable")
+            hits.rows[query, : len(order)] = rows[own][order]
+            hits.scores[query, : len(order)] = scores[own][order]
+        return Candidates(hits, score)
+
+
+CandidateSource = LexicalSource | DenseSource | FusedSource | RerankedSource
 
 
 def _fused(rankings: Sequence[Iterable[Rows]], depth: int) -> Int64[np.ndarray, "q d"]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from adiabat.config.dataset_settings import MineSettings
+from adiabat.config.dataset_settings import Bm25Section, MineSettings
 from adiabat.config.shared import EmbedDataSection, EncoderSection
 from adiabat.core.disk import make_folder, remove
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, StoreError
@@ -137,19 +137,19 @@ def mine(
         make_folder(corpus_folder)
     with sole_writer(folder), sole_writer(corpus_folder) if index else nullcontext():
         try:
-            ranker = _vectors(model, store, settings.encoder, load)
+            ranker = vectors_of(model, store, settings.encoder, load)
             judge = None
             if settings.judge is not None:
-                judge = _vectors(settings.judge.model, settings.judge.store, EncoderSection(), load)
+                judge = vectors_of(settings.judge.model, settings.judge.store, EncoderSection(), load)
             documents = _documents(corpus, corpus_folder, settings.corpus, replaceable=index is None)
-            ranker = ranker and _with_rows(ranker, documents, corpus)
-            judge = judge and _with_rows(judge, documents, corpus)
+            ranker = ranker and with_rows(ranker, documents, corpus)
+            judge = judge and with_rows(judge, documents, corpus)
             miner = _miner(examples, documents, ranker, judge, corpus_folder, corpus, settings, watch)
             models = [vectors for vectors in (ranker, judge) if vectors]
             rows = MinedRows.open(folder, _plan(settings, miner.queries, documents, models))
             read = [documents, *(vectors.store for vectors in models)]
             stores = [store for store in read if isinstance(store, Store)]
-            _mine_blocks(miner, rows, stores, watch)
+            mine_blocks(miner, rows, stores, watch, size=BLOCK_QUERIES)
             origin = {
                 "command": command,
                 "data": data,
@@ -169,7 +169,7 @@ def mine(
     return mining
 
 
-def _vectors(
+def vectors_of(
     model: str | None, store: str | Path | None, section: EncoderSection, load: Loader
 ) -> Vectors | None:
     """A model and a store of its vectors, whose rows are not yet known."""
@@ -183,7 +183,7 @@ def _vectors(
     return Vectors(_ScoringModel(towers), opened, similarity=towers.ranks_by, device=towers.query.device)
 
 
-def _with_rows(vectors: Vectors, documents: Documents, corpus: str) -> Vectors:
+def with_rows(vectors: Vectors, documents: Documents, corpus: str) -> Vectors:
     """The same, with the row in the store of each document of the corpus."""
     if vectors.store is None:
         return vectors
@@ -240,12 +240,13 @@ def _miner(
     if ranker is not None and settings.mine.source == "dense":
         source = DenseSource.of(ranker)
     else:
-        lexical = LexicalSource(_lexical_index(settings, documents, folder, watch), settings.bm25.search_by)
+        index = lexical_index(settings.bm25, documents, folder, watch)
+        lexical = LexicalSource(index, settings.bm25.search_by)
         source = lexical if ranker is None else FusedSource(lexical, DenseSource.of(ranker))
     return Miner(documents, queries, source, settings.mine, settings.run.seed, judge, settings.judge)
 
 
-def _digest(documents: Documents) -> str:
+def digest_of_corpus(documents: Documents) -> str:
     """What tells one corpus from another."""
     if isinstance(documents, WrittenCorpus):
         return documents.digest
@@ -253,9 +254,9 @@ def _digest(documents: Documents) -> str:
     return documents.manifest.corpus or documents.manifest.sha256
 
 
-def _lexical_index(settings: MineSettings, documents: Documents, folder: Path, watch: Watch) -> BM25Index:
+def lexical_index(section: Bm25Section, documents: Documents, folder: Path, watch: Watch) -> BM25Index:
     """The index in the folder, if it is of this corpus with these parameters, or a new one."""
-    digest, parameters = _digest(documents), (settings.bm25.k1, settings.bm25.b)
+    digest, parameters = digest_of_corpus(documents), (section.k1, section.b)
     index = BM25Index.at_hand(folder)
     # Mining indexes whole words; another use of the folder may have stemmed them.
     if index and index.corpus == digest and index.parameters == parameters and index.stemmer is None:
@@ -263,8 +264,8 @@ def _lexical_index(settings: MineSettings, documents: Documents, folder: Path, w
     return build_bm25(
         all_texts(documents),
         folder,
-        k1=settings.bm25.k1,
-        b=settings.bm25.b,
+        k1=section.k1,
+        b=section.b,
         corpus=digest,
         on_progress=lambda done: watch.progress("building the BM25 index", done, documents.count),
     )
@@ -280,7 +281,7 @@ def _plan(
     return {
         "settings": settings.model_dump(mode="json"),
         "data": queries.digest(),
-        "corpus": _digest(documents),
+        "corpus": digest_of_corpus(documents),
         "similarities": [vectors.similarity for vectors in models],
         "models": [
             [vectors.model.fingerprint(side).to_json() for side in ("query", "document")]
@@ -292,14 +293,28 @@ def _plan(
     }
 
 
-def _mine_blocks(miner: Miner, rows: MinedRows, stores: Sequence[Store], watch: Watch) -> None:
-    """Mine the queries that are not finished yet."""
+def mine_blocks(
+    miner: Miner,
+    rows: MinedRows,
+    stores: Sequence[Store],
+    watch: Watch,
+    *,
+    size: int,
+    label: str = "mining",
+    written: Callable[..., dict[str, Any]] = row_of,
+) -> None:
+    """Mine the queries that are not finished yet.
+
+    Args:
+        size: Queries between two commits.
+        written: The row of a mined query, as `row_of` makes it.
+    """
     examples, settings = miner.queries.examples, miner.settings
     ids = miner.queries.holds_ids and settings.write == "as_given"
     if rows.done:
         watch.note(f"resumed at {rows.done:,} of {len(examples):,} queries")
     while rows.done < len(examples):
-        block = examples[rows.done : rows.done + BLOCK_QUERIES]
+        block = examples[rows.done : rows.done + size]
         block_rows = []
         for mined in miner.mine(block):
             is_kept = settings.too_few == "keep" or mined.negatives >= settings.negatives_per_query
@@ -307,12 +322,12 @@ def _mine_blocks(miner: Miner, rows: MinedRows, stores: Sequence[Store], watch: 
                 mined, wanted=settings.negatives_per_query, written=is_kept and mined.negatives > 0
             )
             if is_kept:
-                block_rows.append(row_of(mined, miner.corpus, ids=ids))
+                block_rows.append(written(mined, miner.corpus, ids=ids))
         # Rows of a store that somebody else changed would name other documents.
         for store in stores:
             store.require_unchanged()
         rows.extend(block_rows, len(block))
-        watch.progress("mining", rows.done, len(examples))
+        watch.progress(label, rows.done, len(examples))
 
 
 def mined_before(out: Path, settings: MineSettings) -> Mining:

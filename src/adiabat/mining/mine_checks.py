@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from adiabat.config.dataset_settings import MineSettings
+from adiabat.config.dataset_settings import LabelSettings, MineSettings
 from adiabat.config.shared import RankingEncoderSection, require_device_name
 from adiabat.core.disk import clear
 from adiabat.core.errors import ConfigError, DataError, several
@@ -17,7 +17,7 @@ from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_outside
 from adiabat.store.addressing import require_inputs
 from adiabat.store.manifest import HASH_FILE, ID_FILE, INDEX_FILE, LEXICAL_FILES, TEXT_FILE
-from adiabat.store.vector_store import require_readable
+from adiabat.store.vector_store import refuse_swapped, require_readable
 
 CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {
     ".jsonl": None,
@@ -60,6 +60,22 @@ def require_minable(
     )
     require_columns(data, settings.data.columns.given())
     require_reachable(model, None if judge is None else judge.model)
+
+
+def require_labellable(
+    data: str, store: str | Path, out: Path, *, model: str | None, reranker: str, settings: LabelSettings
+) -> None:
+    """Check everything that needs neither the data nor a model."""
+    require_free(out, None)
+    require_names(model)
+    require_names(reranker, named_by=option("reranker"))
+    require_device_name(settings.run.device)
+    refuse_swapped(store, data, order=("data", "store"))
+    require_readable(store)
+    require_inputs([with_split(data, settings.data.split)])
+    require_columns(data, settings.data.columns.given())
+    require_reachable(model)
+    require_reachable(reranker, named_by=option("reranker"))
 
 
 def require_free(out: Path, index: Path | None) -> None:

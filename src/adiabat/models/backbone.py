@@ -89,12 +89,12 @@ def load_backbone(
             `folder`.
     """
     code = trust.remote_code is not None
-    _require_files_inside(folder, trust)
+    require_files_inside(folder, trust)
     adapted = adapter or folder
     if exists(adapted / "adapter_config.json"):
         _require_mergeable(adapted)
     require_switches(read_json(folder / "config.json"), CONFIG_SWITCHES, path=folder / "config.json")
-    with _as_model_error(folder, trust):
+    with as_model_error(folder, trust):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=code, **(options or {}))
     # Either setting could make transformers fetch compiled kernels from the hub and run them; None uses
     # torch's own.
@@ -103,7 +103,7 @@ def load_backbone(
         config = first_blocks(config, blocks)
     loader = _loader(config, folder)
     # A pooler missing from the files is random but unused by embeddings; make it the same in every run.
-    with _as_model_error(folder, trust), torch.random.fork_rng(devices=[]):
+    with as_model_error(folder, trust), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         backbone, report = loader.from_pretrained(
             folder,
@@ -149,7 +149,7 @@ def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust, *, shor
     """Add an adapter's weights to the layers that it adapts; weights of blocks that were not loaded are
     dropped.
     """
-    with _as_model_error(folder, trust):
+    with as_model_error(folder, trust):
         report = backbone.load_adapter(str(folder), ignore_mismatched_sizes=True)
     shapes = [name for name, *_ in report.mismatched_keys]
     left_over = [name for name in report.unexpected_keys if not (shortened and BLOCK.search(name))]
@@ -197,7 +197,7 @@ def _require_mergeable(folder: Path) -> None:
         )
 
 
-def _require_files_inside(folder: Path, trust: Trust) -> None:
+def require_files_inside(folder: Path, trust: Trust) -> None:
     """Refuse weight file names that point out of the folder, and code of another repository."""
     shards = read_json(folder / "model.safetensors.index.json").get("weight_map") or {}
     stated = read_json(folder / "config.json").get("transformers_weights")
@@ -276,7 +276,7 @@ def quietly() -> Iterator[None]:
 
 
 @contextmanager
-def _as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
+def as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
     """Report whatever transformers raises as a fault of the model, with advice for the usual causes."""
     try:
         with quietly():
