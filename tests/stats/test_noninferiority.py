@@ -291,3 +291,113 @@ def test_an_absolute_margin_is_that_of_the_measure_that_decides() -> None:
     main, other = paired_changes(samples, samples, seed=0, resamples=200, margin=margin)
     assert (main.margin, main.verdict) == (0.3, "not worse")
     assert (other.margin, other.verdict) == (0.005, "undecided")
+
+
+POSSIBLE = np.r_[np.full(5, 0.5), np.full(995, 0.2)]
+"""Of 1,000 further queries five can lose 0.5, the others 0.2."""
+
+
+def beside_further(after, before, possible=POSSIBLE, margin: Margin | None = None) -> Change:
+    sides = [measured(after, possible_losses=possible)], [measured(before)]
+    return paired_changes(*sides, seed=0, resamples=200, margin=margin or Margin())[0]
+
+
+def largest_mean(share: float, losses: np.ndarray) -> float:
+    """The mean of the largest losses over a share, by sorting."""
+    units = share * losses.size
+    largest = np.sort(losses)[::-1]
+    whole = int(units)
+    return float((largest[:whole].sum() + (units - whole) * largest[whole]) / units)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.0295, 0.1234, 0.9])
+def test_the_mean_of_the_largest_losses_is_a_threshold_and_what_exceeds_it(share: float) -> None:
+    losses = np.random.default_rng(0).beta(2, 5, 1000)
+    threshold = np.sort(losses)[::-1][int(share * losses.size)]
+    exceeding = np.maximum(losses - threshold, 0).mean()
+    assert threshold + exceeding / share == pytest.approx(largest_mean(share, losses))
+    # No other threshold gives less.
+    for other in np.linspace(0, 1, 20):
+        assert other + np.maximum(losses - other, 0).mean() / share >= largest_mean(share, losses) - 1e-12
+
+
+def test_further_queries_bound_losses_that_were_not_seen() -> None:
+    """100 queries without a loss, at 0.8: of the 2.95 % that may lose, 0.2 each is sure, and more of five in
+    a thousand, or of 3 in a thousand that nobody saw.
+    """
+    before = np.full(100, 0.8)
+    found = beside_further(before, before)
+    unseen = 1 - 0.05**0.01
+    exceeding = stringer(1000, [1.0] * 5) * 0.3 + (1 - 0.05**0.001) * (0.6 - 0.3)
+    assert found.loss_bound == pytest.approx(0.2 * unseen + exceeding)
+    # The sum by hand: ends of 0 and of 5 of 1,000.
+    none, five = (stats.beta.ppf(0.95, lost + 1, 1000 - lost) for lost in (0, 5))
+    assert found.loss_bound == pytest.approx(0.2 * unseen + 0.6 * none + 0.3 * (five - none))
+    without = compared(before, before)
+    assert without.loss_bound == pytest.approx(0.8 * unseen)
+    assert (without.verdict, found.verdict) == ("undecided", "undecided")
+    assert found.needed is not None
+    assert without.needed is not None
+    assert found.needed < without.needed
+
+
+def test_the_needed_number_rests_on_the_same_bound() -> None:
+    """As many unmoved queries as are needed exclude the margin, and one fewer do not."""
+    needed = beside_further(np.full(100, 0.8), np.full(100, 0.8)).needed
+    assert needed is not None
+    verdicts = [
+        beside_further(np.full(units, 0.8), np.full(units, 0.8)).verdict for units in (needed - 1, needed)
+    ]
+    assert verdicts == ["undecided", "not worse"]
+
+
+def test_a_set_on_which_nothing_moves_is_not_worse() -> None:
+    """No query moved, judged or not: the further ones bound the loss by themselves."""
+    before = np.full(60, 0.7)
+    found = beside_further(before, before, np.zeros(5000))
+    assert (found.verdict, found.gained, found.lost) == ("not worse", 0, 0)
+    assert found.loss_bound == pytest.approx(0.7 * (1 - 0.05 ** (1 / 5000)))
+    assert compared(before, before).verdict == "undecided"
+
+
+@pytest.mark.parametrize("further", [20, 60])
+def test_no_more_further_queries_than_judged_ones_bound_nothing(further: int) -> None:
+    """What 60 queries may miss, as many others may miss too: the lists of the judged ones add nothing."""
+    before = np.full(60, 0.7)
+    found = beside_further(before, before, np.zeros(further))
+    assert found.loss_bound == pytest.approx(compared(before, before).loss_bound)
+
+
+def test_a_loss_that_was_seen_counts_as_it_is() -> None:
+    """One of 400 queries lost all; the further ones say that none can lose more than 0.1."""
+    before = np.full(400, 0.8)
+    after = before.copy()
+    after[0] = 0.0
+    found, without = beside_further(after, before, np.full(5000, 0.1)), compared(after, before)
+    assert found.loss_bound == pytest.approx(without.loss_bound)
+    after[0] = 0.4
+    found, without = beside_further(after, before, np.full(5000, 0.1)), compared(after, before)
+    # What was not seen may be as large as what was: half of all for one of 400, seen or not.
+    assert found.loss_bound == pytest.approx(0.4 * exact_share(1, 400))
+    assert without.loss_bound == pytest.approx(0.8 * stringer(400, [0.5]))
+
+
+def test_several_runs_share_the_mean_of_what_can_be_lost() -> None:
+    before = measured(np.full(100, 0.8))
+    runs = [measured(np.full(100, 0.8), possible_losses=losses) for losses in (POSSIBLE, np.zeros(1000))]
+    (found,) = changes_over_runs([runs], [[before]], seed=0, resamples=200)
+    halved = beside_further(np.full(100, 0.8), np.full(100, 0.8), POSSIBLE / 2)
+    assert found.loss_bound == pytest.approx(halved.loss_bound)
+    # A run of which nothing is known may lose all.
+    (unknown,) = changes_over_runs([[runs[0], before]], [[before]], seed=0, resamples=200)
+    assert unknown.loss_bound == pytest.approx(0.8 * (1 - 0.05**0.01))
+
+
+def test_the_spread_alone_is_told_beside_the_bound() -> None:
+    after, before = scores(60, seed=1, spread=0.03)
+    found = compared(after, before)
+    shifted = after - 0.99 * before
+    low = shifted.mean() - stats.t.ppf(0.95, 59) * shifted.std(ddof=1) / math.sqrt(60)
+    assert found.loss_by_spread == pytest.approx(0.01 * before.mean() - low)
+    assert found.loss_bound is not None
+    assert found.loss_bound > found.loss_by_spread

@@ -63,6 +63,8 @@ class Change:
         loss_bound: The largest loss that the data allow at one-sided 95 %, in the measure's own unit; below 0
             if a gain is certain. None with fewer than ten units, if too few clusters are drawn singly, or if
             nothing bounds it. Not worse: it is below `margin`, and no loss is shown.
+        loss_by_spread: The part of `loss_bound` that the spread of the units alone allows, without rare large
+            losses that none of them shows; at most as large. None likewise, and in results before it.
         needed: Only if undecided: the number of units that would decide four times in five, if the observed
             change is the true one. None if no number up to a million would do, or more units alone would not
             decide.
@@ -90,6 +92,7 @@ class Change:
     detectable: float | None = None
     margin: float | None = None
     loss_bound: float | None = None
+    loss_by_spread: float | None = None
     needed: int | None = None
     reasons: list[Reason] = field(default_factory=list)
 
@@ -257,6 +260,8 @@ class DatasetResult:
             queries.
         near_queries: Number of the deciding queries that are near duplicates of training queries; None if
             unknown, as in a residual collection.
+        unlabelled: Number of further queries, which nobody judged, whose two rankings bound the losses that
+            the judged ones do not show (`Change.loss_bound`).
     """
 
     name: str
@@ -277,6 +282,7 @@ class DatasetResult:
     units: int | None = None
     clusters: int | None = None
     near_queries: int | None = None
+    unlabelled: int = 0
 
     @property
     def cells(self) -> int:

@@ -9,14 +9,17 @@ That end sees the losses that the units happen to have: if none of 50 queries lo
 may still lose. Where fewer than `FEW_LOSSES` units lost much, more than `MUCH` of the most that a unit can
 lose, the Stringer bound of these losses counts too, which allows for largest losses that the units do not
 show. What a unit has does not count: the queries that fail may be those with most to lose, and half of nearly
-nothing is no large loss. In simulations with a true loss of exactly the margin
-(`scripts/calibrate_statistics.py`), the end alone excludes it in up to 60 % of trials if losses are rare, and
-this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where one cluster holds a third of all units.
+nothing is no large loss. Queries that nobody judged bound what such a loss may come to
+(`Group.largest_unseen`; `docs/decisions/036-unlabelled-queries.md`). In simulations with a true loss of
+exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it in up to 60 % of trials if
+losses are rare, and this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where one cluster holds a
+third of all units.
 
 Reference:
     Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and Bickel
-    1992 (bound of rare losses of any size); Zou and Donner 2008 (sum of two intervals); Kish 1965 (effective
-    number of units); Efron and Tibshirani 1993, chapter 11.
+    1992 (bound of rare losses of any size); Rockafellar and Uryasev 2000 (mean of the largest losses); Zou
+    and Donner 2008 (sum of two intervals); Kish 1965 (effective number of units); Efron and Tibshirani 1993,
+    chapter 11.
 """
 
 import math
@@ -52,27 +55,56 @@ class Group:
         count: Number of units of equal weight that are worth as much as these (`equal_units`).
         losses: What each unit lost that lost much, as a share of `room`, the largest first.
         room: The most that a unit can lose; None for all of the measure.
+        possible: The most that each of further units can lose under any judgement, as a share of `room`, the
+            largest first; None if nothing is known of them.
     """
 
     count: float
     losses: tuple[float, ...]
     room: float | None = None
+    possible: Values | None = None
 
     @classmethod
-    def of(cls, weights: Values, losses: Iterable[float], room: float | None) -> "Group":
+    def of(
+        cls,
+        weights: Values,
+        losses: Iterable[float],
+        room: float | None,
+        possible: Values | None = None,
+    ) -> "Group":
         """The group of units with these weights, not all of them 0."""
-        return cls(equal_units(weights), tuple(sorted(losses, reverse=True)), room)
+        return cls(equal_units(weights), tuple(sorted(losses, reverse=True)), room, possible)
 
     def most(self) -> float:
         """Upper end of the mean share that units lose, one-sided 95 %: the Stringer bound of the large
         losses.
 
         ``p(0) + sum_j (p(j) - p(j - 1)) z_j`` with the Clopper-Pearson upper ends p(j) of j losing units and
-        the j-th largest loss z_j: a loss that was not seen may be total. It is the Clopper-Pearson end itself
-        where all losses are total, or there are none.
+        the j-th largest loss z_j: a loss that was not seen may be total, or `largest_unseen` in place of the
+        first p(0). It is the Clopper-Pearson end itself where all losses are total, or there are none.
         """
-        ends = _upper_shares(self.count, len(self.losses))
-        return float(ends[0] + np.diff(ends) @ np.asarray(self.losses, dtype=np.float64))
+        return _stringer(self.count, self.losses, self.largest_unseen())
+
+    def largest_unseen(self) -> float:
+        """Upper end of the mean loss, as a share, over the share p(0) of units whose losses none of these may
+        show: total, or what further units can lose.
+
+        The mean of the largest L over a share p is ``t + E[max(0, L - t)] / p`` for the t that p of all L
+        exceed, and no smaller for any other t. E has a Stringer bound too: a further unit that was not seen
+        may have lost all. Both ends are one-sided 95 %, and the whole errs in 5 % of samples: it fails only
+        where the units show no loss and, independently, the further units are too good.
+
+        Reference:
+            Rockafellar and Uryasev 2000, theorem 1.
+        """
+        possible, unseen = self.possible, float(_upper_shares(self.count, 0)[0])
+        if possible is None:
+            return 1.0
+        exceeding = int(unseen * possible.size)
+        threshold = float(possible[exceeding])
+        excess = _stringer(possible.size, possible[:exceeding] - threshold, 1 - threshold)
+        # A loss that was seen stays possible, whatever the further units allow.
+        return min(1.0, max(threshold + excess / unseen, *self.losses[:1], 0.0))
 
     def times(self, factor: float) -> "Group":
         """So many times as many units with the same losses; as few as would not be enough, unless enough are
@@ -82,7 +114,8 @@ class Group:
         most = MOST_LOSSES if expected >= LIKELY_LOSSES else FEW_LOSSES - 1
         # Each seen loss is repeated `factor` times, the largest first.
         places = np.arange(min(round(expected), most)) / factor
-        return Group(self.count * factor, tuple(self.losses[int(place)] for place in places), self.room)
+        losses = tuple(self.losses[int(place)] for place in places)
+        return replace(self, count=self.count * factor, losses=losses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +219,30 @@ def units_of(measure: PairedMeasure, changed: int, *, of_runs: float = 0.0) -> U
         # Without bounds nothing says which losses are large, so that all are.
         threshold = MUCH * weights * (room or 0.0)
     large = losses > threshold
-    shares = np.ones_like(losses)
+    shares, possible = np.ones_like(losses), None
     if room:
         np.divide(losses, weights * room, out=shares, where=large)
         shares = np.minimum(shares, 1.0)
+        possible = _possible_shares(measure, room)
     groups = []
     for members in members_of(difference.groups, losses.size):
         if weights[members].any():
             losing = members[large[members]]
-            groups.append(Group.of(weights[members], shares[losing].tolist(), room))
+            groups.append(Group.of(weights[members], shares[losing].tolist(), room, possible))
     small = None
     if room is not None:
         small = _small_changes(replace(difference, values=np.where(large, 0.0, losses)), of_runs)
     return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), tuple(groups), small)
+
+
+def _possible_shares(measure: PairedMeasure, room: float) -> Values | None:
+    """What further units can lose on average over the runs, as shares of the most that a unit has, the
+    largest first; None if it is not known of each run.
+    """
+    of_runs = [sample.possible_losses for sample in measure.after if sample.possible_losses is not None]
+    if len(of_runs) < len(measure.after):
+        return None
+    return np.sort(np.minimum(np.mean(of_runs, axis=0) / room, 1.0))[::-1]
 
 
 def _small_changes(losses: Sample, of_runs: float) -> tuple[float, float]:
@@ -225,8 +269,9 @@ def room_of(before: Sequence[Sample]) -> float | None:
     return float(rooms.max(initial=0.0))
 
 
-def loss_bound(estimates: Estimates, units: Units, margin: Margin) -> float:
-    """The largest loss that the data allow at one-sided 95 %: the larger of two bounds.
+def loss_bounds(estimates: Estimates, units: Units, margin: Margin) -> tuple[float, float]:
+    """The largest loss that the data allow at one-sided 95 %: the larger of two bounds, and the first of
+    them.
 
     The first is ``m before - E``, with E the lower end of ``s (after - before) + m before``, m the margin as
     a share of the baseline (0 if it is a difference), and s = -1 where lower is better. It is below ``m
@@ -239,18 +284,19 @@ def loss_bound(estimates: Estimates, units: Units, margin: Margin) -> float:
         margin: Of the measure.
 
     Returns:
-        The loss in the measure's unit, of either sign; infinite with fewer than `FEWEST_UNITS` units. It is
-        below the margin exactly where the data exclude a loss of the margin.
+        Losses in the measure's unit, of either sign; infinite with fewer than `FEWEST_UNITS` units. The
+        larger one is below the margin exactly where the data exclude a loss of the margin.
     """
     if units.count < FEWEST_UNITS:
-        return math.inf
+        return math.inf, math.inf
     sign = -1.0 if units.lower_is_better else 1.0
     before = estimates.combined(before=1).value
     # A moving margin varies with the baseline: the end is that of the sum of both.
     shifted = estimates.combined(difference=sign, before=margin.moving)
     # The skewness of a few large losses says less than their exact bound.
     end = shifted.lower_end(skewed=units.lost >= FEW_LOSSES)
-    return max(margin.moving * before - end, units.unseen(before))
+    by_spread = margin.moving * before - end
+    return max(by_spread, units.unseen(before)), by_spread
 
 
 def units_needed(difference: Quantity, before: float, units: Units, margin: float) -> int | None:
@@ -303,6 +349,14 @@ def _fewest_units(gap: float, level: float, difference: Quantity, count: int) ->
         return MOST_UNITS + 1
     needed = difference.of_units**2 / variance * count
     return max(math.ceil(min(max(needed, FEWEST_UNITS), MOST_UNITS + 1)), count + 1)
+
+
+def _stringer(count: float, losses: Sequence[float] | Values, unseen: float) -> float:
+    """Upper end of the mean of losses z, the largest first, of `count` units: ``p(0) unseen + sum_j (p(j) -
+    p(j - 1)) z_j``, where a loss that none of them shows is at most `unseen`.
+    """
+    ends = _upper_shares(count, len(losses))
+    return float(ends[0] * unseen + np.diff(ends) @ np.asarray(losses, dtype=np.float64))
 
 
 def _upper_shares(count: float, most: int) -> Float[np.ndarray, " k"]:

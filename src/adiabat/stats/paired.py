@@ -19,7 +19,7 @@ from adiabat.results.verdict import Reason
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.jackknife import Jackknife
 from adiabat.stats.judgement import Evidence, judge, shown_by
-from adiabat.stats.noninferiority import loss_bound, units_needed, units_of
+from adiabat.stats.noninferiority import loss_bounds, units_needed, units_of
 from adiabat.stats.quantity import Estimates, Quantity, RunSpread
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import RESAMPLES, resampling_counts
@@ -62,6 +62,7 @@ class Finding:
             return self.change
         known = {*self.evidence.known, *known}
         verdict = judge(replace(self.evidence, known=known, holds=holds, is_retained=is_retained))
+        is_one_model = Reason.ONE_MODEL in verdict.reasons
         # More units would decide only what is open because of them.
         is_open = verdict.word == "undecided" and Reason.LOSS_POSSIBLE in verdict.reasons
         return replace(
@@ -69,7 +70,8 @@ class Finding:
             verdict=verdict.word,
             reasons=list(verdict.reasons),
             needed=self.change.needed if is_open else None,
-            loss_bound=0.0 if Reason.ONE_MODEL in verdict.reasons else self.change.loss_bound,
+            loss_bound=0.0 if is_one_model else self.change.loss_bound,
+            loss_by_spread=0.0 if is_one_model else self.change.loss_by_spread,
         )
 
 
@@ -294,7 +296,7 @@ def _finding(
     units = units_of(drawn, changed, of_runs=difference.of_runs)
     limit = margin.in_unit(before.value)
     # Intervals over units that depend on one another are too narrow, and so would be this bound.
-    bound = math.inf if known else loss_bound(estimates, units, margin)
+    bound, by_spread = (math.inf, math.inf) if known else loss_bounds(estimates, units, margin)
     shown = shown_by(interval, p_value=p, lower_is_better=first.lower_is_better)
     excluded = None if limit is None else bound < limit
     needed = None
@@ -303,7 +305,11 @@ def _finding(
     if needed is not None and measure.clusters is not None:
         needed = measure.clusters.units_in(needed)
     measured = replace(
-        compared, margin=limit, loss_bound=bound if math.isfinite(bound) else None, needed=needed
+        compared,
+        margin=limit,
+        loss_bound=bound if math.isfinite(bound) else None,
+        loss_by_spread=by_spread if math.isfinite(by_spread) else None,
+        needed=needed,
     )
     return Finding(measured, Evidence(shown=shown, loss_excluded=excluded, units=units.count, known=known))
 

@@ -233,6 +233,12 @@ def _judged(
             yield from provider.iter_calc(known, qrels, run)
 
 
+def name_and_cutoff(measure: str) -> tuple[str, int | None]:
+    """Name and cutoff of a measure of ir-measures: ``nDCG`` and 10 of ``nDCG@10``, None of ``RR``."""
+    parsed = _parsed([measure])[measure]
+    return str(parsed.NAME), parsed.params.get("cutoff")
+
+
 def largest_cutoff(measures: Sequence[str]) -> int:
     """The largest cutoff of the measures: 1,000 for ``nDCG@10`` and ``R@1000``, 0 if none has a cutoff."""
     cutoffs = [int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()]

@@ -50,6 +50,8 @@ class Sample:
             changed unit changes all.
         bounds: Range of possible values; None for an unlimited measure, such as a count.
         clusters: Units that are not independent, for a mean without groups; None if all are.
+        possible_losses: The most that each of further queries, which nobody judged, can lose from a baseline
+            to this model (`adiabat.stats.possible_losses`); None without any. Not stored on disk.
     """
 
     measure: str
@@ -63,6 +65,7 @@ class Sample:
     pseudo_values: bool = False
     bounds: Bounds | None = None
     clusters: Clusters | None = None
+    possible_losses: Values | None = None
 
     @property
     def key(self) -> tuple[str, str]:
