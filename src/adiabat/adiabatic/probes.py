@@ -5,19 +5,17 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from adiabat.adiabatic.drift import written_otherwise
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.errors import DataError
 from adiabat.core.provenance import packaged_folder, require_published
-from adiabat.data.columns import id_value, parsed_rows, quoted, text_value
-from adiabat.data.folders import require_path, table_name
-from adiabat.data.lines import CODECS, COLUMN_ALIASES, Cursor, text_lines
-from adiabat.data.sources import Source
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
+from adiabat.data.columns import id_value, parsed_rows, text_value
+from adiabat.data.folders import table_name
+from adiabat.data.table_rows import FileFaults, Row
+from adiabat.data.text_files import addressed_column, is_plain_text, text_column, text_rows, unpacked_name
 
 DEFAULT, SAMPLE, REHEARSAL = "default", "sample", "rehearsal"
 """Names of the packaged sets: one to measure drift on, a quarter of each of its groups, and other texts of
@@ -86,24 +84,13 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
     if name in _PACKAGED:
         file, sha256 = _PACKAGED[name]
         return _probe_set(require_published(packaged_folder("adiabatic") / file, sha256), name)
-    return _probe_set(
-        name, Path(_unpacked_name(Path(name))).stem if _is_plain_text(name) else table_name(name)
-    )
+    return _probe_set(name, Path(unpacked_name(Path(name))).stem if is_plain_text(name) else table_name(name))
 
 
 def _probe_set(source: str | Path, name: str) -> ProbeSet:
-    faults, addressed = FileFaults(), Source.of(source).columns
-    if others := [name for name in addressed if name != "text"]:
-        raise ConfigError(
-            f"{source} must name no column but text in its address, got "
-            f"{', '.join(others)}; probes have no others"
-        )
-    rows = (
-        _line_rows(Path(source), faults)
-        if _is_plain_text(source)
-        else read_rows(source, faults=faults, mapped=True)
-    )
-    probes = list(parsed_rows(rows, faults, partial(_parse_probe, group=name, text=addressed.get("text"))))
+    faults, addressed = FileFaults(), addressed_column(source, "text", of="probes")
+    rows = text_rows(source, faults, column="text")
+    probes = list(parsed_rows(rows, faults, partial(_parse_probe, group=name, text=addressed)))
     faults.raise_if_any()
     # A text that repeats keeps the group of its first row.
     groups: dict[str, str] = {}
@@ -128,38 +115,9 @@ def _parse_probe(row: Row, *, group: str, text: str | None) -> tuple[str, str]:
     """Text and group of a row; `group` is the default of rows without a group column, and `text` the column
     that the address names.
     """
-    text_column = _text_column(row, text)
+    column = text_column(row, "text", text, of="probes")
     group_column = next((name for name in GROUP_COLUMNS if name in row.values), None)
-    probe = text_value(row.values[text_column], text_column, row.location)
+    probe = text_value(row.values[column], column, row.location)
     return probe, group if group_column is None else id_value(
         row.values[group_column], group_column, row.location
     )
-
-
-def _text_column(row: Row, addressed: str | None) -> str:
-    """Find a column: that of the address, or our own name, otherwise there must be exactly one match."""
-    names = [
-        name for name in (COLUMN_ALIASES["text"] if addressed is None else [addressed]) if name in row.values
-    ]
-    if "text" in names or len(names) == 1:
-        return names[0]
-    fault = f'{row.location} must have a column "{addressed or "text"}", got {quoted(row.values) or "none"}'
-    advice = 'name the column of the probes "text"' if addressed is None else "name a column that is there"
-    if row.number == 0:  # No row has it, most likely: there is no need to name them all.
-        raise DataError(f"{fault}; {advice}")
-    raise RowError(fault, advice=advice)
-
-
-def _is_plain_text(source: str | Path) -> bool:
-    return _unpacked_name(Path(source)).lower().endswith(".txt")
-
-
-def _unpacked_name(path: Path) -> str:
-    return path.stem if path.suffix.lower() in CODECS else path.name
-
-
-def _line_rows(path: Path, faults: FileFaults) -> Iterator[Row]:
-    require_path(path)
-    for number, line, sound in text_lines(path, faults, Cursor()):
-        if sound:
-            yield Row(f"{path}:{number}", {"text": line.rstrip("\r\n")})
