@@ -17,7 +17,7 @@ import pytest
 import adiabat
 from adiabat import SearchResult, __version__
 from adiabat.cli.app import PANELS
-from adiabat.cli.options import fold_retain
+from adiabat.cli.options import fold_pairs
 from adiabat.core.files import read_json
 from adiabat.report import pages
 from adiabat.results.evaluation_result import Hit
@@ -433,7 +433,7 @@ def test_python_m_adiabat_is_the_command_line() -> None:
 
 def test_folding_leaves_everything_else_as_it_stands() -> None:
     words = ["evaluate", "m", "--retain", "s", "d", "x", "--", "--retain", "a"]
-    assert fold_retain(words) == ["evaluate", "m", "--retain", "s\0d", "x", "--", "--retain", "a"]
+    assert fold_pairs(words) == ["evaluate", "m", "--retain", "s\0d", "x", "--", "--retain", "a"]
 
 
 def test_a_verb_of_several_commands_asks_for_one(run: Run) -> None:

@@ -156,6 +156,24 @@ EVALUATE: list[Refused] = [
     (f"{ON_PAIRS} --retain=store", "--retain takes two words", "got store"),
     (f"{ON_PAIRS} --retain store ''", "--retain takes two words", "got store ''"),
     (f"{ON_PAIRS} --retain nowhere pairs.jsonl", "nowhere must be a store"),
+    (f"{ON_PAIRS} --unlabelled pairs.jsonl", "--unlabelled takes two words, DATA and FILE"),
+    (f"{ON_PAIRS} --unlabelled pairs.jsonl pairs.jsonl", "--unlabelled must come with --baseline"),
+    (
+        f"{ON_PAIRS} --baseline model --unlabelled law.csv pairs.jsonl",
+        "--unlabelled",
+        "got law.csv",
+        "pairs.jsonl",
+    ),
+    (
+        f"{ON_PAIRS} --baseline model --unlabelled pairs.jsonl empty.jsonl",
+        "empty.jsonl must hold at least one",
+    ),
+    (f"{ON_PAIRS} --baseline model --unlabelled pairs.jsonl none.txt", "none.txt must exist"),
+    (
+        f"{ON_PAIRS} --baseline model --unlabelled pairs.jsonl law.csv",
+        'law.csv:2 must have a column "query"',
+    ),
+    (f"{ON_PAIRS} --baseline model --unlabelled pairs.jsonl pairs.jsonl", "neither judged nor trained on"),
     (
         f"{ON_PAIRS} --retain store pairs.jsonl",
         "--retain must be another data set than the target",

@@ -259,6 +259,38 @@ def test_reservations_name_what_the_headline_leaves_out(datasets: list[DatasetRe
     assert [line for line in map(plain, reservations(make_result(*datasets))) if line.endswith(sentence)]
 
 
+def with_losses(dataset: DatasetResult, **fields) -> DatasetResult:
+    return replace(dataset, changes=[replace(dataset.changes[0], **fields)])
+
+
+def test_the_loss_by_spread_stands_beside_the_cautious_bound() -> None:
+    """0.0057 of 0.57 are one percent."""
+    both = with_losses(SAME, loss_bound=0.0171, loss_by_spread=0.00456)
+    result = make_result(BETTER, both)
+    (line,) = [line for line in map(plain, reservations(result)) if ROOM in line]
+    assert f"{ROOM} 3.0 % (maths, nDCG@10; 0.8 % judging by these queries alone)." in line
+    assert "too rare" in line
+    assert "3.0 % by spread: 0.8 %" in page(result).text
+    # Where both are one figure, there is nothing to explain.
+    equal = with_losses(SAME, loss_bound=0.0171, loss_by_spread=0.0171)
+    (line,) = [line for line in map(plain, reservations(make_result(BETTER, equal))) if ROOM in line]
+    assert line.endswith(f"{ROOM} 3.0 % (maths, nDCG@10).")
+
+
+def test_a_set_on_which_no_query_moved_says_its_bound() -> None:
+    still = with_losses(HELD, gained=0, lost=0, loss_bound=0.003, verdict="not worse")
+    result = make_result(BETTER, replace(still, unlabelled=5000))
+    size = plain(f"{100 * 0.003 / still.changes[0].before:.1f} %")
+    assert [
+        line
+        for line in map(plain, reservations(result))
+        if "no query gained or lost" in line and size in line
+    ]
+    assert [line for line in map(plain, reservations(result)) if "5,000 queries without judgements" in line]
+    moved = with_losses(still, lost=1)
+    assert not [line for line in reservations(make_result(BETTER, moved)) if "no query gained" in line]
+
+
 def page(result: Result) -> Page:
     return Page(html_of(result))
 

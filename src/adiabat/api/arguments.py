@@ -105,6 +105,13 @@ def require_retained(retain: object) -> None:
     )
 
 
+def require_pairs(value: object, argument: str, allowed: str) -> None:
+    """Refuse an argument that is no list of pairs."""
+    entries = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(entry, list | tuple) and len(entry) == 2 for entry in entries):
+        raise wrong_type(argument, allowed, value)
+
+
 def _is_retained(*entry: object) -> bool:
     return len(entry) == 2 or (len(entry) == 3 and isinstance(entry[2], Mapping))
 

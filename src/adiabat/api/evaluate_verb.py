@@ -17,6 +17,7 @@ from adiabat.api.arguments import (
     path_of,
     place_of,
     require_model,
+    require_pairs,
     require_retained,
     retained_sets,
     settings_of,
@@ -33,6 +34,8 @@ from adiabat.core.progress import Watch
 from adiabat.core.text import counted, shown
 from adiabat.core.wording import option
 from adiabat.data.records import LanguageGridSet
+from adiabat.data.sources import Source
+from adiabat.data.text_files import QueryLog, read_query_log
 from adiabat.evaluation.evaluate_checks import require_baseline_stores, require_sets, require_suite
 from adiabat.evaluation.score_files import Scored, refuse_foreign_scores, replacing_scores
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
@@ -59,6 +62,7 @@ def evaluate(
     baseline: Model | None = None,
     baseline_stores: Sequence[PathLike] = (),
     retain: Sequence[Retained] = (),
+    unlabelled: Sequence[tuple[Data, Data]] = (),
     split: str | None = None,
     power: bool = False,
     fail_on: FailOn | None = None,
@@ -81,6 +85,9 @@ def evaluate(
             of the retention sets.
         retain: Store and data of each retention set, and perhaps its columns: ``(store, data, {"query":
             "frage"})``.
+        unlabelled: Data of the target or of a retention set, each with further queries of its kind, which
+            nobody judged: a text file with a query on each line, a table with a column ``query``, or a list
+            of texts. With thousands of them, such as a query log, fewer judged queries exclude a loss.
         split: Split of the target; None takes ``data.split`` of the settings, or ``test``.
         power: Whether to compute which improvement each set could show and which loss it could exclude, with
             80 % probability: from the differences to the baseline, or without one from the scores of the
@@ -110,6 +117,7 @@ def evaluate(
     """
     chosen = settings_of(EvaluateSettings, settings, options, section="measure", function="evaluate")
     _require_lists(baseline_stores, retain, runs)
+    require_pairs(unlabelled, "unlabelled", "a list of pairs of data and further queries of their kind")
     models = _checked_models(model, runs, baseline)
     if power and runs:
         raise ConfigError(
@@ -126,13 +134,19 @@ def evaluate(
     require_names(*models)
     require_baseline_stores(named_stores, baseline=baseline is not None)
     sets = [(path_of(store, "store"), data_of(data, "data")), *retained_sets(retain, chosen.retain)]
+    logs = _query_logs(unlabelled, sets, chosen)
+    if any(logs) and baseline is None:
+        raise ConfigError(
+            f"{option('unlabelled')} must come with {option('baseline')}, to which queries can lose; "
+            "name the baseline"
+        )
     named: dict[str, Any] = {
         "runs": list(runs),
         "baseline": baseline,
         "baseline_stores": named_stores,
         "sets": sets,
     }
-    named |= {"split": split, "power": power}
+    named |= {"unlabelled": logs, "split": split, "power": power}
     asked = Asked.of("evaluate", folder, exist_ok, settings=chosen, replaces=True, model=model, **named)
     if asked.is_finished():
         return asked.result(Result)
@@ -142,6 +156,7 @@ def evaluate(
     # The split is that of the target; a retention set names its own behind its path.
     splits = [split or chosen.data.split, *[None] * (len(sets) - 1)]
     require_sets(sets, splits, chosen.data.columns.given())
+    queries = [None if log is None else read_query_log(log) for log in logs]
     require_reachable(*models)
     tuning = _training_record(model)
     # Imported after the checks: torch takes seconds to load.
@@ -150,7 +165,7 @@ def evaluate(
     device_of(chosen.run.device)
     others = [Store.open(path) for path in dict.fromkeys(named_stores)]
     with asked.carried_out(progress) as call, claimed(folder):
-        datasets = _read(sets, splits, chosen, others, has_verdicts=baseline is not None)
+        datasets = _read(sets, splits, queries, chosen, others, has_verdicts=baseline is not None)
         if baseline is not None:
             _judge_sizes(datasets, fail_on, call.watch)
         result, scores = _measured(
@@ -251,9 +266,33 @@ def _require_lists(baseline_stores: object, retain: object, runs: object) -> Non
     require_retained(retain)
 
 
+def _query_logs(
+    unlabelled: Sequence[tuple[Data, Data]], sets: Sequence[tuple[str, str]], settings: EvaluateSettings
+) -> list[str | None]:
+    """The queries without judgements of each set, the target first."""
+    logs: list[str | None] = [None] * len(sets)
+    for number, listed in enumerate(settings.retain, start=1):
+        logs[number] = listed.unlabelled
+    for data, log in unlabelled:
+        name = data_of(data, "unlabelled")
+        places = [
+            number
+            for number, (_, address) in enumerate(sets)
+            if name in (address, Source.of(address).path) and logs[number] is None
+        ]
+        if len(places) != 1:
+            raise ConfigError(
+                f"{option('unlabelled')} must name the data of one set, each once, got {name}; "
+                f"the sets are {', '.join(address for _, address in sets)}"
+            )
+        logs[places[0]] = data_of(log, "unlabelled")
+    return logs
+
+
 def _read(
     sets: Sequence[tuple[str, str]],
     splits: Sequence[str | None],
+    unlabelled: Sequence[QueryLog | None],
     settings: EvaluateSettings,
     baseline_stores: Sequence[Store],
     *,
@@ -271,7 +310,12 @@ def _read(
     options: dict[str, Any] = {"settings": settings, "baseline_stores": baseline_stores}
     datasets = [
         read_dataset(
-            stores[path], rows, role="retain" if number else "target", split=splits[number], **options
+            stores[path],
+            rows,
+            role="retain" if number else "target",
+            split=splits[number],
+            unlabelled=unlabelled[number],
+            **options,
         )
         for number, (path, rows) in enumerate(sets)
     ]

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from adiabat import __version__
-from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
+from adiabat.cli.options import complain, fold_pairs, local_rank, plain_warnings, rank
 from adiabat.core.errors import (
     MEMORY,
     THREADS,
@@ -213,7 +213,7 @@ def main(began: float | None = None) -> None:
         ):
             code = app_of(verb)(
                 # Without words, the help: a bare command is no error.
-                args=fold_retain(words) or ["--help"],
+                args=fold_pairs(words) or ["--help"],
                 prog_name="adiabat",
                 standalone_mode=False,
             )

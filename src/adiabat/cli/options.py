@@ -344,14 +344,18 @@ def _show_warning(
     say(f"warning: {message}")
 
 
-def fold_retain(arguments: Sequence[str]) -> list[str]:
+PAIRED = {"--retain": "STORE and DATA", "--unlabelled": "DATA and FILE"}
+"""Repeatable options of two words, with their names."""
+
+
+def fold_pairs(arguments: Sequence[str]) -> list[str]:
     """Join ``--retain STORE DATA`` into one value with NUL between, because typer has no repeatable option of
     two values.
 
     ``--verify``, which every verb takes, moves before the verb.
 
     Raises:
-        ConfigError: If ``--retain`` has fewer than two words, or another option follows it.
+        ConfigError: If one of `PAIRED` has fewer than two words, or another option follows it.
     """
     words: list[str] = []
     remaining = list(arguments)
@@ -363,13 +367,14 @@ def fold_retain(arguments: Sequence[str]) -> list[str]:
         if word == "--verify":
             words.insert(0, word)
             continue
-        if word == "--retain" or word.startswith("--retain="):
-            pair = [word.removeprefix("--retain=")] if "=" in word else remaining[:2]
+        name, equals, value = word.partition("=")
+        if name in PAIRED:
+            pair = [value] if equals else remaining[:2]
             if len(pair) < 2 or any(not value or value.startswith("--") for value in pair):
                 words_given = shlex.join(pair) or "nothing"
-                raise ConfigError(f"--retain takes two words, STORE and DATA, got {words_given}; write both")
+                raise ConfigError(f"{name} takes two words, {PAIRED[name]}, got {words_given}; write both")
             # No path and no name holds a NUL, so the two can be told apart again.
             word, remaining = "\0".join(pair), remaining[2:]
-            words.append("--retain")
+            words.append(name)
         words.append(word)
     return words

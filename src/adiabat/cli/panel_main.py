@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from adiabat.results.evaluation_result import Result
 
 RETAIN = option("--retain", "STORE DATA", "A data set that must not get worse; repeatable.", list[str])
-"""typer has no repeatable option of two values: `fold_retain` joins them, and `_pairs` parts them."""
+"""typer has no repeatable option of two values: `fold_pairs` joins them, and `_pairs` parts them."""
 
 
 def _optional_argument(metavar: str, text: str, kind: Any = str, *, name: str = "") -> Option:
@@ -185,7 +185,7 @@ def advise(given: Given) -> None:
         given.model,
         given.store,
         given.data,
-        retain=_pairs(given),
+        retain=_pairs(given.retain),
         out=given.out,
         settings=settings,
         exist_ok=given.exist_ok,
@@ -193,9 +193,9 @@ def advise(given: Given) -> None:
     show(result, given, None if given.out is None else result.page)
 
 
-def _pairs(given: Given) -> list[tuple[str, str]]:
-    """Store and data of each --retain, which `fold_retain` joined."""
-    return [(store, data) for store, _, data in (value.partition("\0") for value in given.retain or ())]
+def _pairs(values: Sequence[str] | None) -> list[tuple[str, str]]:
+    """Both words of each value of an option, which `fold_pairs` joined."""
+    return [(first, second) for first, _, second in (value.partition("\0") for value in values or ())]
 
 
 @verb(
@@ -308,6 +308,13 @@ def _say_tuned(result: "Result") -> None:
     ),
     RETAIN,
     option(
+        "--unlabelled",
+        "DATA FILE",
+        "Further queries of a data set's kind that nobody judged, such as a query log: "
+        "with thousands of them, fewer judged queries exclude a loss; repeatable.",
+        list[str],
+    ),
+    option(
         "--fail-on",
         None,
         "Exit with code 3 if a set, or a cell of a language grid, is worse; undecided: "
@@ -345,7 +352,8 @@ def evaluate(given: Given) -> None:
         runs=given.run or (),
         baseline=given.baseline,
         baseline_stores=given.baseline_store or (),
-        retain=_pairs(given),
+        retain=_pairs(given.retain),
+        unlabelled=_pairs(given.unlabelled),
         split=given.split,
         power=given.power,
         fail_on=given.fail_on,
@@ -360,7 +368,16 @@ def evaluate(given: Given) -> None:
         raise typer.Exit(3)
 
 
-NOT_OF_SUITES = ("--split", "--run", "--baseline-store", "--retain", "--fail-on", "--power", "--config")
+NOT_OF_SUITES = (
+    "--split",
+    "--run",
+    "--baseline-store",
+    "--retain",
+    "--unlabelled",
+    "--fail-on",
+    "--power",
+    "--config",
+)
 """Options of `evaluate` that have no effect with --suite, whose file has settings for most of them."""
 
 

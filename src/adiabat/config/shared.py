@@ -140,6 +140,15 @@ class RetainSection(ExamplesSection):
     """Queries with positives: BEIR folder, file or hub data set."""
 
 
+class ComparedSection(RetainSection):
+    """One of ``[[retain]]`` of an evaluation."""
+
+    unlabelled: Text | None = None
+    """Further queries of the set's kind, which nobody judged, as ``--unlabelled DATA FILE`` names them: a
+    text file with a query on each line, or a table with a column ``query``. Thousands of them, such as a
+    query log, bound what queries can lose that the set does not show."""
+
+
 class DataSection(IdsSection):
     """``[data]``: examples whose documents are in a store."""
 
@@ -368,6 +377,8 @@ class RetainedTables(RankingTables, RunTables):
 class EvaluateSettings(RetainedTables):
     """All settings of ``adiabat evaluate``."""
 
+    retain: Annotated[tuple[ComparedSection, ...], Field(strict=False)] = ()
+    """Retention sets, before those of ``--retain``."""
     measure: MeasureSection = MeasureSection()
 
 

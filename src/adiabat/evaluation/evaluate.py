@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
+from adiabat.core.errors import DataError
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
+from adiabat.core.wording import option
 from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import Fingerprint, LanguageGridSet
+from adiabat.data.text_files import QueryLog
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.decisive_queries import Decision, ScoredPart, decide, residual_collection
 from adiabat.evaluation.language_grid_tasks import score_nli_grid
@@ -33,6 +36,7 @@ from adiabat.evaluation.systems import (
     similarities_of,
     store_inputs,
 )
+from adiabat.evaluation.unlabelled_queries import apart_from, with_possible_losses
 from adiabat.evaluation.verdicts import grid_over_runs, require_margin_below
 from adiabat.models.device import device_name
 from adiabat.models.towers import DualEncoder
@@ -74,7 +78,7 @@ SaveScores = Callable[[Scored], None]
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """A data set, read and checked, with its store, and with its documents embedded by a baseline's document
-    tower (`baseline_stores`).
+    tower (`baseline_stores`); `unlabelled` are further queries of its kind, which nobody judged.
     """
 
     store: Store
@@ -84,6 +88,7 @@ class Dataset:
     split: str | None = None
     baseline_stores: Sequence[Store] = ()
     notes: Sequence[str] = ()
+    unlabelled: QueryLog | None = None
 
 
 def read_dataset(
@@ -94,6 +99,7 @@ def read_dataset(
     settings: EvaluateSettings,
     split: str | None,
     baseline_stores: Sequence[Store] = (),
+    unlabelled: QueryLog | None = None,
 ) -> Dataset:
     """Read a data set and find its documents in a store."""
     columns: dict[str, str] = {}
@@ -106,13 +112,18 @@ def read_dataset(
     examples = read_examples(path, split=split, columns=columns)
     if isinstance(examples, LanguageGridSet):
         require_every_label(examples, source=path)
+        if unlabelled is not None:
+            raise DataError(
+                f"{option('unlabelled')} must belong to queries with relevant documents, got the language "
+                f"grid {path}; leave it out"
+            )
         return Dataset(store, examples, role, path, split, baseline_stores)
     if by_column:
         require_clusters(examples, source=path)
     addressed = address(
         examples, store, missing=settings.data.missing, ids=settings.data.ids, merge_equal=True
     )
-    return Dataset(store, addressed, role, path, split, baseline_stores)
+    return Dataset(store, addressed, role, path, split, baseline_stores, unlabelled=unlabelled)
 
 
 def evaluate_datasets(
@@ -241,7 +252,8 @@ def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> 
     for dataset, before in zip(datasets, baselines, strict=True):
         name = dataset.role if dataset.role == "target" else f"retain {len(inputs.keys() - {'target'}) + 1}"
         split = {} if dataset.split is None else {"split": dataset.split}
-        inputs[name] = {"data": dataset.source, **split, **store_inputs(dataset.store, before)}
+        log = {} if dataset.unlabelled is None else {"unlabelled": dataset.unlabelled.source}
+        inputs[name] = {"data": dataset.source, **split, **log, **store_inputs(dataset.store, before)}
     return inputs
 
 
@@ -295,6 +307,7 @@ class _Contest:
         """The comparison, and the part of the queries that decides it."""
         decision = self._decision(scores)
         deciding, *others = decision.parts
+        deciding, unlabelled, notes = self._with_unlabelled(deciding)
         result = self._result(deciding.scores, [*self.known, *decision.known])
         can_prove = Reason.TRAINED_ON not in decision.known
         overlaps = []
@@ -305,11 +318,29 @@ class _Contest:
         parts = [_part(part, self._main_change(part)) for part in others]
         if parts:
             parts.insert(0, _part(deciding, result.main_change()))
-        notes = [*self.dataset.notes, *result.notes, *_other_similarity(self.runs[0], self.before)]
+        notes += [*self.dataset.notes, *result.notes, *_other_similarity(self.runs[0], self.before)]
         result = replace(result, notes=notes, trained=overlaps, parts=parts, left_out=decision.left_out)
+        result = replace(result, unlabelled=unlabelled)
         if not isinstance(self.dataset.examples, LanguageGridSet):
             result = replace(result, near_queries=_near_queries(deciding))
         return result, deciding
+
+    def _with_unlabelled(self, part: ScoredPart) -> tuple[ScoredPart, int, list[str]]:
+        """The part that decides, with what queries without judgements can lose, their number, and notes."""
+        log, examples = self.dataset.unlabelled, self.dataset.examples
+        if log is None or isinstance(examples, LanguageGridSet):
+            return part, 0, []
+        # A part of the queries may be of another kind than all of them.
+        if part.name != "all queries":
+            return part, 0, [f"queries without judgements bound nothing, since only {part.name} decide"]
+        kept, notes = apart_from(examples, log.texts, self.trained)
+        # What the judged queries miss, no more of others miss too.
+        if len(kept) <= len(examples):
+            return part, 0, notes
+        scores = with_possible_losses(
+            part.scores, self.systems, kept, examples, settings=self.settings.measure, watch=self.watch
+        )
+        return replace(part, scores=scores), len(kept), notes
 
     def _main_change(self, part: ScoredPart) -> Change:
         """The change of the main measure on a part that does not decide."""

@@ -12,10 +12,10 @@ from typing import Any
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.core.text import NO_BREAK, counted, integer, two_digits, verb
 from adiabat.report.captions import sentences
-from adiabat.report.format import bounds, improvement, joined, named, number
+from adiabat.report.format import bounds, improvement, joined, named, number, possible_losses
 from adiabat.report.pages import Tone, gathered
 from adiabat.report.verdict_words import SENTENCES
-from adiabat.results.evaluation_result import Change, DatasetResult, Result
+from adiabat.results.evaluation_result import DatasetResult, Result
 from adiabat.results.verdict import Reason, Word
 
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
@@ -65,6 +65,7 @@ def tone(result: Result) -> Tone:
 def reservations(result: Result) -> list[str]:
     """Reservations that an honest reader should know."""
     sentences = [*caveats(result), _room_for_loss(result.datasets)]
+    sentences += map(_unmoved, result.datasets)
     sentences += map(_other_measures_worse, result.datasets)
     return [sentence for sentence in sentences if sentence]
 
@@ -97,6 +98,9 @@ def _notes(dataset: DatasetResult) -> list[str]:
         ranks_all = "set measure.negatives = store to rank them all"
         notes.append(f"only each query's listed candidates were ranked, {store}; {ranks_all}")
     notes += [overlap.said for overlap in dataset.trained]
+    if dataset.unlabelled:
+        further = counted(dataset.unlabelled, "query")
+        notes.append(f"{further} without judgements bound the losses that the others may have missed")
     if dataset.left_out:
         were = verb(dataset.left_out, "was", "were")
         notes.append(f"{counted(dataset.left_out, 'query')} that a model was trained on {were} left out")
@@ -205,27 +209,33 @@ def margin_of(settings: Mapping[str, Any]) -> str:
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
     """The loss that the data allow on undecided retention sets, which are not proven to be unchanged."""
-    losses = []
+    losses, explanation = [], ""
     for dataset in datasets:
         change = dataset.main_change()
-        loss = _possible_loss(change)
-        if dataset.role == "retain" and change.verdict == "undecided" and loss > 0:
-            size = number(loss, digits=3)
-            # Over a baseline of 0, a loss has no percentage.
-            if change.before:
-                size = f"{100 * loss / change.before:.1f}{NO_BREAK}%"
-            losses.append(f"{size} ({named(dataset.name)}, {change.measure})")
+        is_open = dataset.role == "retain" and change.verdict == "undecided"
+        if is_open and change.loss_bound is not None and change.loss_bound > 0:
+            about = f"{named(dataset.name)}, {change.measure}"
+            allowed, by_spread = possible_losses(change)
+            if by_spread not in ("", allowed):
+                about += f"; {by_spread} judging by these queries alone"
+                explanation = (
+                    " The larger figure adds large losses that are too rare to be among the queries."
+                )
+            losses.append(f"{allowed} ({about})")
     if not losses:
         return ""
     allowed = f"at one-sided 95{NO_BREAK}% the data allow a loss of up to {', '.join(losses)}"
-    return f"Undecided does not mean unchanged: {allowed}."
+    return f"Undecided does not mean unchanged: {allowed}.{explanation}"
 
 
-def _possible_loss(change: Change) -> float:
-    """The loss that the data allow, at most all that the measure can lose; 0 if it is unknown."""
-    if change.loss_bound is None or change.most is None:
-        return 0.0
-    return min(change.loss_bound, change.most)
+def _unmoved(dataset: DatasetResult) -> str:
+    """The loss that is excluded on a set whose queries all kept their values."""
+    change = dataset.main_change()
+    if not (change.verdict == "not worse" and change.gained == change.lost == 0 and change.loss_bound):
+        return ""
+    allowed, _ = possible_losses(change)
+    excluded = f"at one-sided 95{NO_BREAK}% a loss of more than {allowed} is excluded"
+    return f"On {named(dataset.name)} no query gained or lost: {excluded}."
 
 
 def _other_measures_worse(dataset: DatasetResult) -> str:

@@ -90,7 +90,14 @@ def _all_cells(change: Change) -> Contents:
         cells["after"] = value_cell(change.after, change.after_interval)
     verdict = cells.pop("verdict")
     z = texts.if_known(change.z, partial(texts.signed, decimals=2))
-    tests: Contents = {f"paired{NO_BREAK}p": texts.p_value(change), "z": z, "verdict": verdict}
+    allowed, by_spread = texts.possible_losses(change)
+    below = [f"by spread: {by_spread}"] if by_spread else []
+    tests: Contents = {
+        f"paired{NO_BREAK}p": texts.p_value(change),
+        "z": z,
+        "possible loss": Cell(allowed, below) if allowed else None,
+        "verdict": verdict,
+    }
     return {"measure": cells.pop("measure"), "similarity": change.similarity, **cells, **tests}
 
 

@@ -169,6 +169,24 @@ def percent(change: Change) -> tuple[str, str]:
     return text, ends
 
 
+def possible_losses(change: Change) -> tuple[str, str]:
+    """The largest loss that the data allow, and the largest by the spread of the units alone; "" for one that
+    is unknown.
+    """
+    return _possible_loss(change, change.loss_bound), _possible_loss(change, change.loss_by_spread)
+
+
+def _possible_loss(change: Change, loss: float | None) -> str:
+    """A loss in percent of the baseline, or in the measure's unit where the baseline is not above 0."""
+    if loss is None or change.before is None or change.most is None:
+        return ""
+    # No loss is larger than all that there is, and a certain gain allows none.
+    size = max(0.0, min(loss, change.most))
+    if change.before <= 0:
+        return number(size, digits=3)
+    return f"{100 * size / change.before:.1f}{NO_BREAK}%"
+
+
 def difference(change: Change, *, least: int = 4) -> tuple[str, str]:
     """The difference (after minus before) and its paired interval."""
     return signed_pair(change.difference, change.difference_interval, least=least, most=6)
