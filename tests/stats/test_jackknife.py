@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from adiabat.stats import jackknife
-from adiabat.stats.jackknife import Jackknife
+from adiabat.stats.clusters import Clusters
+from adiabat.stats.jackknife import Jackknife, lower_end
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import value_of
 from tests.stats.test_statistics import EVERY
@@ -124,3 +125,16 @@ def test_what_no_two_units_tell_is_known_with_no_freedom():
     assert Jackknife(np.array([0.5, 0.1]), np.array([0, 1])).error() == (0.0, 0)
     assert Jackknife(np.array([0.5, 0.5, 0.5])).error() == (0.0, 2)
     assert Jackknife(np.array([0.3, 0.1 + 0.2, 0.3])).error() == (0.0, 2), "rounding is no spread"
+
+
+def test_the_lower_end_of_a_mean_is_that_of_t_and_draws_clusters_whole():
+    values = np.array([0.1, 0.3, -0.05, 0.2])
+    # mean 0.1375, standard deviation 0.14930, over sqrt(4)
+    by_hand = 0.1375 - stats.t.ppf(0.95, 3) * values.std(ddof=1) / 2
+    assert lower_end(Sample("gain", values)) == pytest.approx(by_hand)
+    pairs = Clusters(np.array([0, 0, 1, 1]))
+    means = np.array([0.2, 0.075])
+    of_pairs = 0.1375 - stats.t.ppf(0.8, 1) * means.std(ddof=1) / math.sqrt(2)
+    assert lower_end(Sample("gain", values, clusters=pairs), 0.8) == pytest.approx(of_pairs)
+    assert lower_end(Sample("gain", np.full(5, 0.2))) == pytest.approx(0.2)
+    assert lower_end(Sample("gain", np.array([0.4]))) == -math.inf

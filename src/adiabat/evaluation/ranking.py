@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float32, Int, Int64
 from adiabat.core.progress import Watch
 from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import Similarity
-from adiabat.stats.ranking_measures import PairCounts
+from adiabat.stats.ranking_measures import PairCounts, measures_of_ranks
 from adiabat.stats.unit_arrays import Rows
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.bm25 import BM25Index
@@ -179,6 +179,11 @@ class PositiveRanks:
     grades: Ragged
     retrieved: Int64[np.ndarray, " q"]
     above: Bool[np.ndarray, " q"] | None = None
+
+    def values(self, measure: str, *, depth: int) -> Float[np.ndarray, " q"]:
+        """A measure of each query's first documents, at most `depth`."""
+        retrieved = np.minimum(self.retrieved, depth)
+        return measures_of_ranks(self.ranks, self.grades, retrieved, [measure])[measure]
 
 
 def rank_in_store(

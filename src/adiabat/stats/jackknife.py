@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import members_of, value_of
-from adiabat.stats.student_t import equal_units, freedom_of_sum
+from adiabat.stats.student_t import CONFIDENCE, equal_units, freedom_of_sum, student_quantile
 from adiabat.stats.unit_arrays import Numbers, Rows, Values
 
 MOST_VALUES = 2000
@@ -100,6 +100,23 @@ class Jackknife:
             units[np.isfinite(self.values[units])] for units in members_of(self.groups, self.values.size)
         ]
         return [units for units in finite if units.size > 1]
+
+
+def lower_end(sample: Sample, confidence: float = CONFIDENCE) -> float:
+    """One-sided lower end of a mean, ``value - t SE``, whose clusters are drawn whole.
+
+    Args:
+        sample: Values of a mean without groups, at least one.
+        confidence: Of the end, in (0.5, 1).
+
+    Returns:
+        In the unit of the values; minus infinity where units are too few for a standard error.
+    """
+    drawn = sample if sample.clusters is None else sample.summed_over(sample.clusters)
+    error, freedom = Jackknife.of(drawn).error()
+    if not freedom:
+        return -math.inf
+    return float(value_of(drawn)[0]) - student_quantile(confidence, freedom) * error
 
 
 def _means_without(sample: Sample) -> Values:
