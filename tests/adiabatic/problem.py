@@ -205,16 +205,20 @@ def recipe(name: str, **tables: Any) -> TuneSettings:
     return checked(TuneSettings, {"tune": {"recipe": name, **tables.pop("tune", {})}, **tables})
 
 
+RANGE = {"kind": "range", "low": 2e-6, "high": 1e-5, "count": 3, "steps": 150}
+"""A range test of three rates."""
+
+
 def quick(folder: Path, *, limit: float = 0.9, **tune: Any) -> TuneSettings:
-    """The quick recipe on a tiny problem."""
+    """The quick recipe with a range test, on a tiny problem."""
     for name in ("probe", "text"):
         (folder / f"{name}s.txt").write_text("".join(f"{name} {number}\n" for number in range(20)))
     return recipe(
         "quick",
         tune={"batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3, "idle_epochs": 2, **tune},
         data={"validation_fraction": 0.3},
-        guard={"probes": str(folder / "probes.txt"), "depth": 10, "limit": limit},
+        guard={"probes": str(folder / "probes.txt"), "depth": 10, "limit": limit, "action": "stop"},
         rehearsal={"texts": str(folder / "texts.txt")},
-        rate_search={"low": 1e-4, "high": 1e-2, "steps": 8},
+        rate_search={"kind": "range", "low": 1e-4, "high": 1e-2, "count": 3, "steps": 8},
         run={"log_every": 2},
     )

@@ -22,7 +22,7 @@ from adiabat.core.errors import ConfigError, InterruptionError
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.runs.run_config import Job, read_description
-from tests.adiabatic.problem import Problem, quick, run, settings_of, tuned, write_problem
+from tests.adiabatic.problem import RANGE, Problem, quick, run, settings_of, tuned, write_problem
 from tests.commands import listing, run_in_process, tune, write_world
 from tests.jobs import everything
 
@@ -238,7 +238,7 @@ def test_what_a_time_limit_holds_beside_steps_and_validations() -> None:
     # Half of 640 - 20 s is 103 s for each of three trials: 150 steps in three epochs take 2 + 75 + 4 + 3 (4 +
     # 1) = 96 s.
     quickly = {"recipe": "quick", "budget_seconds": 640}
-    searched = checked(TuneSettings, {"tune": quickly, "rate_search": {"steps": 1000}})
+    searched = checked(TuneSettings, {"tune": quickly, "rate_search": {**RANGE, "steps": 1000}})
     assert module.fitted(searched, pace).rate_search.steps == 150
 
 

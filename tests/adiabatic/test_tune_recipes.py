@@ -17,7 +17,7 @@ from adiabat.core.errors import ConfigError, JobError
 from adiabat.experiments.grid import trials_of_sweep
 from adiabat.runs.run_config import Job, read_description
 from adiabat.training.checkpoint import Limits
-from tests.adiabatic.problem import Problem, quick, recipe, run, write_problem
+from tests.adiabatic.problem import RANGE, Problem, quick, recipe, run, write_problem
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_stated_settings_go_before_those_of_the_recipe() -> None:
     )
     tune, data = settings.tune, settings.data
     assert (tune.loss.kind, tune.loss.temperature) == ("store_softmax", 0.1)
-    assert (tune.batches_per_epoch, tune.keep, data.hold_out) == (7, "loss", "documents")
+    assert (tune.batches_per_epoch, tune.keep, data.hold_out) == (7, "ranking", "documents")
     assert settings.watched.limit == 0.3
     assert recipe("quick", tune={"budget_seconds": "90s"}).tune.budget_seconds == 90
     again = checked(TuneSettings, settings.model_dump(exclude_unset=True))
@@ -67,14 +67,14 @@ def test_what_stated_settings_leave_without_effect_is_left_out_of_the_recipe(tab
     ("assignment", "told"),
     [
         ("tune.negatives=hardest", "tune.negatives has no effect with tune.loss"),
-        ("guard=false", "guard must be on"),
+        ("rate_search=range guard=false", "guard must be on"),
         ("tune.recipe=fast", "tune.recipe must be 'quick', 'safe' or 'paper'"),
         ("tune.budget_seconds=0", "tune.budget_seconds must be"),
     ],
 )
 def test_what_does_not_fit_a_recipe_is_refused(assignment: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        read_settings(TuneSettings, None, ["tune.recipe=quick", assignment])
+        read_settings(TuneSettings, None, ["tune.recipe=quick", *assignment.split()])
 
 
 def test_the_usual_recipe_is_taken_where_no_setting_is_of_a_regime(
@@ -122,8 +122,8 @@ def test_a_sweep_drops_the_limit_and_evidence_of_a_recipe_and_refuses_stated_one
     told = {**sweep, "tune": {"recipe": "quick", "evidence": "told"}}
     with pytest.raises(ConfigError, match="tune.evidence must be off in a sweep, .* got told"):
         trials_of_sweep(checked(TuneSweepSettings, told))
-    searched = {"tune": {"recipe": "quick"}, "grid": {"tune": {"batch_size": [3, 4]}}}
-    for table in (searched, {"grid": {"tune": {"recipe": ["paper", "quick"]}}}):
+    searched = {"tune": {"recipe": "safe"}, "grid": {"tune": {"batch_size": [3, 4]}}}
+    for table in (searched, {"grid": {"tune": {"recipe": ["paper", "safe"]}}}):
         with pytest.raises(ConfigError, match="seed=0: rate_search must be off in a sweep"):
             trials_of_sweep(checked(TuneSweepSettings, table))
     with pytest.raises(ConfigError, match="grid.rate_search.kind must be a setting that may vary"):
@@ -134,7 +134,7 @@ def test_a_time_limit_is_split_between_search_and_run() -> None:
     # Half of 600 s is 100 s for each of three rates: a validation of 4 s, and one whole epoch of 100 steps of
     # 0.5 s and a validation.
     pace, long = Pace(0.5, 4.0, 3.0, "CPU"), {"budget_seconds": 600, "batches_per_epoch": 100}
-    settings = recipe("quick", tune=long, rate_search={"steps": 1000})
+    settings = recipe("quick", tune=long, rate_search={**RANGE, "steps": 1000})
     within = fitted(settings, pace)
     assert within.rate_search.steps == 100
     # The run begins with one of the three trials: beside two of 58 s and a validation, 480 s hold eight
@@ -144,13 +144,13 @@ def test_a_time_limit_is_split_between_search_and_run() -> None:
     # Where not even an epoch fits, a trial has the steps that do, and the run begins anew: (10 - 2 * 4) / 0.1
     # = 20 of them.
     fast = Pace(0.1, 4.0, 3.0, "CPU")
-    little = fitted(recipe("quick", tune={**long, "budget_seconds": 60}), fast)
+    little = fitted(recipe("quick", tune={**long, "budget_seconds": 60}, rate_search=RANGE), fast)
     assert (little.rate_search.steps, little.continues_trial) == (20, False)
     assert time_at(fast, little).search_seconds == pytest.approx(3 * 10)
     # Both are upper bounds.
-    short = fitted(recipe("quick", tune={"max_epochs": 2}, rate_search={"steps": 20}), pace)
+    short = fitted(recipe("quick", tune={"max_epochs": 2}, rate_search={**RANGE, "steps": 20}), pace)
     assert (short.rate_search.steps, short.tune.max_epochs) == (20, 2)
-    assert fitted(recipe("quick", rate_search={"steps": 5}), pace).rate_search.steps == 5
+    assert fitted(recipe("quick", rate_search={**RANGE, "steps": 5}), pace).rate_search.steps == 5
     with pytest.raises(ConfigError, match=r"tune.budget_seconds must be at least \d+ \(.*\) .* got 600"):
         fitted(settings, Pace(50.0, 4.0, 3.0, "CPU"))
     assert fitted(recipe("paper"), pace) == recipe("paper")
@@ -159,7 +159,7 @@ def test_a_time_limit_is_split_between_search_and_run() -> None:
 def test_a_time_limit_counts_what_was_read_and_measured_before() -> None:
     def within(seconds: int, *, spent: float = 0.0) -> TuneSettings:
         tune = {"budget_seconds": seconds, "batches_per_epoch": 100}
-        return fitted(recipe("quick", tune=tune), pace, spent=spent)
+        return fitted(recipe("quick", tune=tune, rate_search=RANGE), pace, spent=spent)
 
     pace = Pace(0.5, 4.0, 3.0, "CPU")
     whole, later = within(600), within(660, spent=60.0)
@@ -201,7 +201,7 @@ def test_lengths_within_a_time_limit_are_checked_like_stated_ones(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Half of 8 s is 1.33 s for each rate, of 150 steps: a validation of 0.1 s, and two epochs of 0.6 s.
-    stated = recipe("quick", tune={"budget_seconds": 8, "warmup_steps": 140})
+    stated = recipe("quick", tune={"budget_seconds": 8, "warmup_steps": 140}, rate_search=RANGE)
     with pytest.raises(ConfigError, match="tune.warmup_steps must be below rate_search.steps = 100, got 140"):
         fitted(stated, Pace(0.01, 0.1, 0.05, "CPU"))
     monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.7, 0.05, "CPU"))

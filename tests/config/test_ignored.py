@@ -117,7 +117,7 @@ MENDED: dict[type[Section], list[tuple[str, str, str]]] = {
         ("static.weighting=zipf", 'static.weighting.kind must be "sif" in an ablation', "leave it out"),
     ],
     TuneSettings: [
-        ("tune.idle_epochs=3 tune.keep=last", f"tune{LAST}", 'set tune.keep = "both" or "loss"'),
+        ("tune.idle_epochs=3 tune.keep=last", f"tune{LAST}", 'set tune.keep = "ranking" or "both" or "loss"'),
         ("rate_search=safe tune.learning_rate=1e-7", "with rate_search", "leave out rate_search"),
         ("guard.action=back", "without guard.limit", "set guard.limit"),
         ("data.validation_split=dev", "without data.validation", "set data.validation"),

@@ -170,10 +170,28 @@ def test_a_job_takes_its_steps_where_its_evidence_says_tune(
     said = run(QUICK)
     assert said.code == 0, said.err
     assert "expect about" in said.err
+    assert "were expected" in said.err
     record = trained(here)
     assert record.steps == 4
+    promised = read_result(here / "new" / "evidence" / "result.json", Advice).target.mapped
+    assert promised is not None
+    assert record.expected == (promised.improvement, *promised.improvement_interval)
     assert measured == [60]
     # The paper's regime measures nothing.
     assert run(f"tune model store many.jsonl --out other --recipe paper {SHORT}").code == 0
     assert measured == [60]
     assert not (here / "other" / "evidence").exists()
+
+
+@pytest.mark.usefixtures("no_page")
+def test_the_half_of_a_retention_set_that_chose_is_in_no_verdict(run: Run, here: Path) -> None:
+    # Forty questions, each on documents that few others ask for.
+    lines(here / "kept.jsonl", [*other_pairs("a fourth"), *other_pairs("a fifth")])
+    said = run(f"{QUICK} --anyway --retain store kept.jsonl")
+    assert said.code == 0, said.err
+    candidates = trained(here).candidates
+    assert {len(each.figures) for each in candidates} == {2}
+    chose = candidates[0].figures[1].queries
+    assert run("evaluate new store kept.jsonl --baseline model --out found").code == 0
+    found = read_result(here / "found" / "result.json", Result).datasets[0]
+    assert found.left_out == chose == 20

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adiabat.core.errors import JobError, MissingDependencyError
-from adiabat.runs.run_log import JobLog, read_log
+from adiabat.runs.run_log import IDLE, JobLog, Validation, idle_counts, read_log
 from tests.refused import one_line
 
 
@@ -150,3 +150,20 @@ def test_tensorboard_gets_the_same_numbers_once(log: JobLog, monkeypatch: pytest
         ("add_scalar", "validation_errors", 4, 30),
     ]
     assert calls == [("open", 21), *scalars, ("flush",), ("close",)]
+
+
+def test_a_ranking_improves_where_its_queries_gain_beyond_their_spread() -> None:
+    def ranked(*scores: float) -> Validation:
+        return Validation(1.0, 0, 1, scores=scores)
+
+    best = ranked(0.5, 0.5, 0.5, 0.5)
+    # The loss is the same: rankings alone decide. One-sided t at 80 % with 3 degrees of freedom is 0.978.
+    assert ranked(0.6, 0.5, 0.6, 0.5).improves_on(best, keep="ranking")
+    assert not ranked(0.9, 0.3, 0.6, 0.3).improves_on(best, keep="ranking")
+    assert not best.improves_on(best, keep="ranking")
+    assert not Validation(0.1, 0, 1, scores=(0.9,) * 4, outside="drift").improves_on(best, keep="ranking")
+
+
+def test_idle_epochs_of_a_run_that_keeps_by_ranking_stand_in_its_log() -> None:
+    rows = [{"validation_loss": 1.0, IDLE: idle} for idle in (0, 0, 1, 2, 0)]
+    assert idle_counts([{"loss": 2.0}, *rows], keep="ranking") == [0, 0, 1, 2, 0]

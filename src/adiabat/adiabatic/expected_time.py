@@ -12,6 +12,7 @@ from functools import partial
 
 import torch
 
+from adiabat.adiabatic.choice import seconds_to_choose
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.adiabatic.tuning_loop import captured_steps, optimizer_of
@@ -51,7 +52,7 @@ class Pace:
             first step does.
         saving_seconds: Time of a checkpoint.
         ending_seconds: Time from the moment that a time limit ends the steps until the page is written:
-            validation, checkpoint, power, model and page.
+            validation, checkpoint, choice among candidates, power, model and page.
     """
 
     step_seconds: float
@@ -182,10 +183,23 @@ def measured_pace(
         with side_passes(tower, precision=settings.run.precision) as objective.passes:
             drift_seconds = seconds_of(lambda: objective.guard and objective.guard.look(tower), device)
             each = seconds_of(replace(objective, guard=None).validate, device) / len(objective.validation)
+            choosing_seconds = 0.0
+            if objective.judged is not None:
+                encoding = seconds_of(partial(objective.judged.vectors, tower), device)
+                encoding /= len(objective.validation)
+                choosing_seconds = seconds_to_choose(context.judges(settings, objective), encoding, device)
     validated = len(context.examples(settings.data)[1])
     validation_seconds = each * validated + drift_seconds
     ranking_seconds = 2 * each * min(validated, RANKED_AT_THE_END)
-    ending_seconds = validation_seconds + pace.saving_seconds + ranking_seconds + pace.ending_seconds
+    ending_seconds = sum(
+        (
+            validation_seconds,
+            pace.saving_seconds,
+            choosing_seconds,
+            ranking_seconds,
+            pace.ending_seconds,
+        )
+    )
     return replace(
         pace,
         validation_seconds=validation_seconds,

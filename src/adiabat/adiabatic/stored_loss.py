@@ -5,6 +5,7 @@ read (Vasilyev et al. 2024).
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from adiabat.adiabatic.judged_queries import MEASURE, JudgedQueries
 from adiabat.adiabatic.negatives import Chooser, listed_negatives
 from adiabat.config.training_choices import StoreTuning
 from adiabat.config.tuning import TuneSection
@@ -183,6 +185,7 @@ class StoredDocuments:
         loss_negatives: Negatives of the validation loss if they differ from those of the errors; None uses
             the same.
         guard: Measures drift in each validation; None does not.
+        judged: The validation queries as they are ranked in the whole store; None does not rank them.
     """
 
     encoder: Encoder
@@ -198,6 +201,7 @@ class StoredDocuments:
     validation_tokens: TokenTable
     loss_negatives: Ragged | None = None
     guard: "Guard | None" = None
+    judged: JudgedQueries | None = None
 
     def __post_init__(self) -> None:
         self.passes = Passes(self.encoder, precision=self.precision)
@@ -353,6 +357,11 @@ class StoredDocuments:
         finally:
             for module in training:
                 module.training = True
+        measures = {} if look is None else dict(look.measures)
+        scores: list[float] = []
+        if self.judged is not None:
+            scores = self.judged.scores(queries.cpu().numpy(), queries.device).tolist()
+            measures[MEASURE] = fmean(scores)
         return Validation(
             loss=self._validation_loss(queries),
             errors=sum(
@@ -360,7 +369,8 @@ class StoredDocuments:
                 for start in range(0, len(queries), VALIDATION_QUERIES)
             ),
             pairs=pairs_of(self.validation),
-            measures=look.measures if look else {},
+            measures=measures,
+            scores=tuple(scores),
             # Weights that will be softened at the end may exceed the limit until then.
             outside=look.outside if look and self.guard and self.guard.section.action != "soften" else None,
         )

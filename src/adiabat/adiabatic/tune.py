@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adiabat.adiabatic.choice import Choice, choose
 from adiabat.adiabatic.expected_time import Pace, fitted, measured_pace, time_at
+from adiabat.adiabatic.judged_queries import MEASURE
 from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
 from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
 from adiabat.adiabatic.tune_checks import EPOCHS, RESERVE, RULES, SEARCH_STEPS, require_ready
@@ -34,7 +36,7 @@ from adiabat.models.model_names import with_starts
 from adiabat.models.towers import DualEncoder, merged_tower
 from adiabat.results.evaluation_result import Result
 from adiabat.results.power_record import Power
-from adiabat.results.training_record import LayerChange, TrainingRecord
+from adiabat.results.training_record import Candidate, LayerChange, TrainingRecord
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, is_job, read_description
 from adiabat.store.addressing import stored_documents
@@ -181,13 +183,32 @@ class TuningRun:
             side_passes(tower, precision=self.settings.run.precision) as self.objective.passes,
         ):
             outcome = loop.run(resume=True)
-            tower, softened = self._final_tower()
+            choice = self._choice(outcome)
         # Lists of runs, as in a sweep, show why each ended.
-        outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
-        return TunedRun(self, outcome, tower)
+        outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, choice.why])))
+        return TunedRun(self, outcome, choice.tower, choice.candidates)
+
+    def _choice(self, outcome: Outcome) -> Choice:
+        """The resulting tower: chosen among candidates, or the best epoch's, perhaps softened."""
+        if self.settings.tune.keep == "ranking":
+            return self._by_ranking(outcome)
+        tower, softened = self._final_tower()
+        return Choice(tower, (), softened)
+
+    def _by_ranking(self, outcome: Outcome) -> Choice:
+        start = self.context.start_on_device(self.settings).query
+        tuned = merged_tower(self.objective.encoder).eval() if outcome.position.best_epoch else None
+        return choose(
+            start,
+            tuned,
+            self.context.judges(self.settings, self.objective),
+            guard=self.objective.guard,
+            seed=self.settings.run.seed,
+            watch=self.watch,
+        )
 
     def _final_tower(self) -> tuple[Encoder, str]:
-        """The resulting tower, and its softening if there was any."""
+        """The best epoch's tower, and its softening if there was any."""
         guard, tower = self.objective.guard, self.objective.encoder
         if guard is None or guard.section.action != "soften":
             return merged_tower(tower), ""
@@ -209,11 +230,13 @@ class TunedRun:
         run: The job.
         outcome: How its loop ended.
         tower: The resulting query tower.
+        candidates: Those that it was chosen among, if its run keeps by ranking.
     """
 
     run: TuningRun
     outcome: Outcome
     tower: Encoder
+    candidates: tuple[Candidate, ...] = ()
 
     @cached_property
     def start(self) -> DualEncoder:
@@ -231,17 +254,29 @@ class TunedRun:
             root = {**root, "similarity_fn_name": tuned_by}
         return replace(self.start, query=self.tower, name=str(self.run.job.folder), root=root)
 
-    def finish(self, *, command: str, power: Power | None = None) -> Result:
-        """Write the model, the result and its page; `power` is what the validation queries could show."""
+    def finish(
+        self,
+        *,
+        command: str,
+        power: Power | None = None,
+        expected: tuple[float, float, float] | None = None,
+    ) -> Result:
+        """Write the model, the result and its page.
+
+        Args:
+            command: That made the job.
+            power: What the validation queries could show.
+            expected: Gain in percent that the evidence promised, with its ends.
+        """
         run, store = self.run, self.run.context.store
-        result = replace(
-            _result(run, self.outcome, self.tower, command=command), power=[power] if power else []
-        )
+        result = replace(_result(self, command=command, expected=expected), power=[power] if power else [])
         store.require_unchanged()
         # Texts used for training, and for choosing the resulting weights.
         sets = (run.objective.train, run.objective.validation)
         rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))
-        queries = chain.from_iterable(examples.queries for examples in sets)
+        chose = run.context.retained(run.settings) if self.candidates else []
+        asked = (*sets, *(queries.examples for queries in chose))
+        queries = chain.from_iterable(examples.queries for examples in asked)
         texts = TrainedTexts.of(queries, **stored_documents(store, rows))
         trained = with_starts(texts, read_description(run.job)["job"]["model"])
         with sole_writer(run.job.folder):
@@ -346,7 +381,8 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
     return make_loop(objective, settings, job.folder, limits=limits_of(settings), watch=show, note=watch.note)
 
 
-def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -> Result:
+def _result(tuned: TunedRun, *, command: str, expected: tuple[float, float, float] | None) -> Result:
+    run, outcome = tuned.run, tuned.outcome
     objective, description = run.objective, read_description(run.job)
     parameters = [*objective.encoder.parameters()]
     inputs = description["job"]
@@ -358,7 +394,9 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
     )
     settings = run.settings.model_copy(update={"tune": tune})
     total = run.settings.tune.max_epochs * run.settings.tune.batches_per_epoch
-    measures = () if objective.guard is None else objective.guard.measures
+    measures = () if objective.guard is None else tuple(objective.guard.measures)
+    if objective.judged is not None:
+        measures = (MEASURE, *measures)
     record = TrainingRecord(
         **log_fields(run.job, outcome, total=total, measures=measures),
         settings=settings.recorded(),
@@ -368,7 +406,9 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
         parameters=sum(weights.numel() for weights in parameters),
         trainable=sum(weights.numel() for weights in parameters if weights.requires_grad),
         validation_pairs=pairs_of(objective.validation),
-        layers=_layers(run, tower),
+        layers=_layers(run, tuned.tower),
+        candidates=tuned.candidates,
+        expected=expected,
         notes=(*notes, *_notes(objective, run.settings)),
     )
     return result_of(
@@ -395,7 +435,7 @@ def _how_tuned(run: TuningRun, description: Mapping[str, Any]) -> tuple[str, ...
         rates = f"{search['count']} rates from {search['low']:g} to {search['high']:g}"
         notes = {
             "safe": f"the learning rate is the largest safe one that {RATE_SEARCH}/report.html found",
-            "range": f"the learning rate {rate:g} had the lowest validation loss within the drift limit "
+            "range": f"the learning rate {rate:g} was the best within the drift limit "
             f"in a range test of {rates} ({RATE_SEARCH}/trials.parquet)",
         }
     told = f"tuned by the recipe {recipe}{limit}" if recipe != "paper" or limit else ""

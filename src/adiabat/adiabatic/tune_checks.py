@@ -8,8 +8,9 @@ from adiabat.config.section import overlaid
 from adiabat.config.shared import require_device_name
 from adiabat.config.training_choices import ENDING
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.errors import JobError
+from adiabat.core.errors import ConfigError, JobError
 from adiabat.core.files import is_there
+from adiabat.core.wording import call_of, option
 from adiabat.data.examples import require_columns
 from adiabat.data.sources import validation_source, with_split
 from adiabat.runs.output_dir import require_begun, require_fitting
@@ -26,18 +27,19 @@ WORDS = {
     "job.probed_vectors": "the vectors of the store that is searched for the probes differ "
     "from those the job began with",
     "job.similarity": "the similarity of queries and documents differs from the one the job began with",
+    "job.retained": "the choosing half of the retention sets differs from the one the job began with",
     "job.rehearsed": "the rehearsed texts differ from those the job began with",
 }
 """Explanations of digests that differ once model, store and data have been read."""
 
-LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed"))
+LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed", "job.retained"))
 """Digests missing from configurations that were written before they were compared."""
 
 
 def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
     """The fault of a stop before the current epoch; finished epochs cannot be undone."""
     rows = list(read_log(job.log)) if is_there(job.log, error=JobError) else []
-    idle = idle_counts(rows, keep="loss" if settings.get("tune.keep") == "loss" else "both")
+    idle = idle_counts(rows, keep=settings.get("tune.keep", "both"))
     if not idle:
         return []
     least = {
@@ -90,6 +92,8 @@ RULES = Rules(
             *FREE_RUN,
         )
     ),
+    # A digest of their examples is compared.
+    free_in={"retain": frozenset(("store", "data"))},
     stopping=_stopping,
     behind=_behind,
     reasons=_reasons,
@@ -114,6 +118,11 @@ def require_ready(
         A note if there is nothing to resume; None otherwise.
     """
     require_device_name(settings.run.device)
+    if settings.retain and settings.tune.keep != "ranking":
+        raise ConfigError(
+            f"tune.keep must be ranking with {option('retain')}, which chooses among rankings, got "
+            f"{settings.tune.keep}; set it, or leave the retention sets to {call_of('evaluate')}"
+        )
     # Checked before the data: an omitted setting would otherwise cause faults that do not mention resuming.
     note = require_fitting(
         out, {"job": dict(inputs), **settings.model_dump()}, resume=resume, rules=RULES, unknown=WORDS
@@ -137,5 +146,6 @@ def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
     refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order=("model", "store", "data"))
     validation = validation_source(settings.data, [inputs["data"]])
     examples = [with_split(inputs["data"], settings.data.split), *filter(None, [validation])]
-    require_inputs(examples, stores=[inputs["store"]])
+    examples += [with_split(each.data, each.split) for each in settings.retain]
+    require_inputs(examples, stores=[inputs["store"], *(each.store for each in settings.retain)])
     require_columns(inputs["data"], settings.data.columns.given())

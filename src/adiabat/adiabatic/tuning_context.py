@@ -14,14 +14,17 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from adiabat.adiabatic.choice import MOST_MAPPED, Judges
+from adiabat.adiabatic.judged_queries import JudgedQueries, choosing_half
 from adiabat.adiabatic.negatives import negative_chooser, require_scores
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune_checks import inputs_of
+from adiabat.config.shared import RetainSection
 from adiabat.config.training_choices import Method
 from adiabat.config.tuning import GuardSection, TuneDataSection, TuneSection, TuneSettings
 from adiabat.core.errors import ConfigError, DataError, ModelError, StoreError, several
 from adiabat.core.ragged import Ragged
-from adiabat.core.wording import call_of
+from adiabat.core.wording import call_of, option
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Fingerprint, LanguageGridSet
 from adiabat.data.sources import validation_source
@@ -124,6 +127,8 @@ class TuningContext:
         guard = self.guard(settings)
         if guard is not None:
             digests |= guard.digests
+        if settings.retain:
+            digests["retained"] = examples_digest(*(queries.examples for queries in self.retained(settings)))
         if settings.rehearsal is not None:
             digests["rehearsed"] = self.probes(settings.rehearsal.texts).sha256
         return digests
@@ -218,6 +223,7 @@ class TuningContext:
                 negative_chooser(self.compared(settings.tune), train, self.store, seed=settings.run.seed)
                 self.guard(settings)
                 self._rehearsal(settings)
+                self.retained(settings)
             except (ConfigError, DataError, ModelError, StoreError) as fault:
                 faults.append(str(fault))
         if faults:
@@ -248,6 +254,9 @@ class TuningContext:
         else:
             validation = train.take(np.empty(0, dtype=np.int64))
             validation_tokens = _query_tokens(tower, ())
+        judged = None
+        if section.keep == "ranking" and len(validation):
+            judged = self.judged(settings, validation, validation_tokens)
         return StoredDocuments(
             encoder=tower,
             store=self.store,
@@ -262,6 +271,7 @@ class TuningContext:
             validation_tokens=validation_tokens,
             loss_negatives=_own_negatives(listed, settings),
             guard=None if steps_alone else self.guard(settings),
+            judged=judged,
         )
 
     def guard(self, settings: TuneSettings) -> "Guard | None":
@@ -294,6 +304,44 @@ class TuningContext:
             tokens = _query_tokens(start, texts.texts)
             vectors = torch.zeros(len(tokens), start.width)
         return Rehearsal(tokens, vectors, section.weight, section.texts_per_step, seed=settings.run.seed)
+
+    def judged(self, settings: TuneSettings, validation: AddressedSet, tokens: TokenTable) -> JudgedQueries:
+        """Validation queries that are ranked in the whole store."""
+        similarity = STATED[self.distance(settings.tune)]
+        return self._once(
+            ("judged", settings.data, len(validation), similarity),
+            JudgedQueries.of,
+            self.store,
+            validation,
+            tokens,
+            similarity,
+        )
+
+    def retained(self, settings: TuneSettings) -> list[JudgedQueries]:
+        """The choosing half of each retention set."""
+        return [self._once(("retained", each), self._retained, each, settings) for each in settings.retain]
+
+    def _retained(self, section: RetainSection, settings: TuneSettings) -> JudgedQueries:
+        store = self.store_at(section.store)
+        examples = choosing_half(section, store)
+        train, _ = self._usable(settings.data)
+        # The target under another name would be retained by its own training.
+        if 2 * (shared := trained_too(examples, train)) > len(examples):
+            raise ConfigError(
+                f"{option('retain')} must be another data set than {self.inputs['data']}, which has "
+                f"{shared:,} of {len(examples):,} queries of {section.data}; leave it out"
+            )
+        tokens = _query_tokens(self.model.query, examples.queries)
+        return JudgedQueries.of(store, examples, tokens, STATED[self.distance(settings.tune)])
+
+    def judges(self, settings: TuneSettings, objective: StoredDocuments) -> Judges:
+        """The queries that choose the result of a run that keeps by ranking."""
+        assert objective.judged is not None, "asked of a run that keeps by ranking"
+        order = np.random.default_rng(settings.run.seed).permutation(len(objective.train))
+        drawn = objective.train.take(np.sort(order[:MOST_MAPPED]))
+        tokens = _query_tokens(self.model.query, drawn.queries)
+        mapped = JudgedQueries.of(self.store, drawn, tokens, objective.judged.similarity)
+        return Judges(objective.judged, self.retained(settings), mapped)
 
     def _validation(self, tower: Encoder, settings: TuneSettings, listed: AddressedSet) -> Validated:
         # Training on the store's negatives is validated on them too, since listed negatives may all be easy.

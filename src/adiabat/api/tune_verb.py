@@ -2,6 +2,7 @@
 model and data.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,16 +12,20 @@ from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_read
 from adiabat.api.arguments import (
     Data,
     PathLike,
+    Retained,
     SettingsLike,
     data_of,
     path_of,
     place_of,
     require_model,
+    require_retained,
+    retained_sets,
     settings_of,
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.api.with_page import with_page
+from adiabat.config.shared import RetainSection
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.disk import make_folder, real, require_no_link
 from adiabat.core.progress import Watch
@@ -44,6 +49,7 @@ def tune(
     data: Data,
     out: PathLike,
     *,
+    retain: Sequence[Retained] = (),
     resume: bool = False,
     exist_ok: bool | None = None,
     settings: SettingsLike = None,
@@ -58,6 +64,8 @@ def tune(
         data: Queries with positives and optionally negatives, as document ids or texts: a file, a BEIR
             folder, or rows such as ``{"query": ..., "pos": [...], "neg": [...]}``.
         out: Directory of the job, which becomes the tuned model.
+        retain: Store and data of each set that must not get worse, as for `adiabat.evaluate`. Half of the
+            queries of each choose among candidates for the result; `evaluate` leaves them out.
         resume: Continue an interrupted job, or extend a finished one.
         exist_ok: For scripts that run twice. True returns the finished result of the same call, with the same
             inputs and settings, at once. It resumes an unfinished one, and refuses that of another call with
@@ -86,6 +94,7 @@ def tune(
     # Before anything else: a time limit covers the checks too.
     began = call_began()
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune").with_usual_recipe()
+    chosen = _with_retained(chosen, retain)
     require_model(model, "model")
     folder, source = place_of(out), data_of(data, "data")
     asked = Asked.of("tune", folder, exist_ok, settings=chosen, model=model, store=store, data=source)
@@ -111,8 +120,16 @@ def tune(
         power = validation_power(
             tuned.start, tuned.model, context.store, run.objective.validation, call.watch
         )
-        result = tuned.finish(command=call.command, power=power)
+        expected = None if evidence is None else evidence.expected
+        result = tuned.finish(command=call.command, power=power, expected=expected)
     return with_page(result, folder)
+
+
+def _with_retained(settings: TuneSettings, retain: Sequence[Retained]) -> TuneSettings:
+    """The settings with further retention sets after their own."""
+    require_retained(retain)
+    sets = [RetainSection(store=store, data=data) for store, data in retained_sets(retain, settings.retain)]
+    return settings.model_copy(update={"retain": tuple(sets)})
 
 
 def _evidence(
@@ -146,6 +163,7 @@ def estimate_tuning(
     data: Data,
     out: PathLike | None = None,
     *,
+    retain: Sequence[Retained] = (),
     settings: TuneSettings,
     progress: Progress = None,
     began: float | None = None,
@@ -157,7 +175,7 @@ def estimate_tuning(
     data are read.
     """
     require_model(model, "model")
-    source, settings = data_of(data, "data"), settings.with_usual_recipe()
+    source, settings = data_of(data, "data"), _with_retained(settings.with_usual_recipe(), retain)
     inputs = inputs_of(name_of(model), path_of(store, "store"), source)
     if out is None:
         require_named(inputs, settings)

@@ -40,6 +40,7 @@ from adiabat.core.wording import call_began
 
 if TYPE_CHECKING:
     from adiabat.results.evaluation_result import Result
+    from adiabat.results.training_record import TrainingRecord
 
 RETAIN = option("--retain", "STORE DATA", "A data set that must not get worse; repeatable.", list[str])
 """typer has no repeatable option of two values: `fold_pairs` joins them, and `_pairs` parts them."""
@@ -223,6 +224,7 @@ def _pairs(values: Sequence[str] | None) -> list[tuple[str, str]]:
         key="tune.evidence",
         stands_for="told",
     ),
+    RETAIN,
     SPLIT,
     RESUME,
     switch("--dry-run", "Print the settings and the expected time, and tune nothing."),
@@ -233,7 +235,7 @@ def tune(given: Given) -> None:
     from adiabat.config.tuning import TuneSettings
 
     settings = given.settings(TuneSettings)
-    inputs = given.model, given.store, given.data, given.out
+    inputs, retain = (given.model, given.store, given.data, given.out), _pairs(given.retain)
     # An estimate is of no particular job: --out is optional, and only checked where it is given.
     if given.dry_run:
         if given.resume or given.exist_ok:
@@ -241,13 +243,15 @@ def tune(given: Given) -> None:
             raise ConfigError(f"{extra} is about the job in --out, and --dry-run runs none; leave one out")
         from adiabat.api.tune_verb import estimate_tuning
 
-        estimate = estimate_tuning(*inputs, settings=settings, began=call_began())
+        estimate = estimate_tuning(*inputs, retain=retain, settings=settings, began=call_began())
         answer(estimate.to_json() if given.json else estimate.summary())
         return
     if given.out is None:
         raise ConfigError("tune takes --out JOB, the directory of the job, got none; add it, or --dry-run")
 
-    result = adiabat.tune(*inputs, settings=settings, resume=given.resume, exist_ok=given.exist_ok)
+    result = adiabat.tune(
+        *inputs, retain=retain, settings=settings, resume=given.resume, exist_ok=given.exist_ok
+    )
     from adiabat.report.power_section import in_brief
 
     _say_tuned(result)
@@ -267,6 +271,9 @@ def _say_tuned(result: "Result") -> None:
     # Epoch 0 is the validation before the first step.
     first, best = record.validation_errors[0][1], dict(record.validation_errors)[record.best_epoch]
     keep = record.settings["tune"]["keep"]
+    if keep == "ranking":
+        _say_chosen(record)
+        return
     kept = "last" if keep == "last" else "best"
     outcome = (
         f"{kept} epoch {record.best_epoch}: {best:,} validation errors of "
@@ -280,6 +287,16 @@ def _say_tuned(result: "Result") -> None:
         )
     ran = f"{counted(record.steps, 'step')} in {counted(record.epochs, 'epoch')}, {record.seconds:.0f} s"
     say(f"{ran}; stopped after {record.stop_reason}; {outcome}")
+
+
+def _say_chosen(record: "TrainingRecord") -> None:
+    """Say how a run that keeps by ranking ended, and what it gained beside what was expected."""
+    say(f"{counted(record.steps, 'step')}, {record.seconds:.0f} s; {record.stop_reason}")
+    told = f"nDCG@10 of the validation queries: {record.shown or 0:+.1f} %"
+    if record.expected is not None:
+        gain, low, high = record.expected
+        told += f", where {gain:+.1f} % [{low:+.1f}, {high:+.1f}] were expected"
+    say(told)
 
 
 @verb(

@@ -126,9 +126,9 @@ def _unknown_phrase(key: str, known: Sequence[str]) -> str:
     section, _, name = key.rpartition(".")
     # A known key without a dot is a table by itself.
     sections = {path.rpartition(".")[0] or path for path in known}
-    everywhere = {path.rpartition(".")[2]: path for path in known}
-    siblings = {path.rpartition(".")[2]: path for path in known if path.rpartition(".")[0] == section}
     # Of two tables with the key, the first one is suggested.
+    everywhere = {path.rpartition(".")[2]: path for path in reversed(known)}
+    siblings = {path.rpartition(".")[2]: path for path in known if path.rpartition(".")[0] == section}
     below = {
         path.rpartition(".")[2]: path
         for path in reversed(known)

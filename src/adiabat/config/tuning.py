@@ -28,7 +28,7 @@ from adiabat.config.section import (
     no_text,
     overlaid,
 )
-from adiabat.config.shared import DataSection, HeldOutSection, RankingTables, StepsRunSection
+from adiabat.config.shared import DataSection, HeldOutSection, RankingTables, RetainSection, StepsRunSection
 from adiabat.config.training_choices import (
     DRAWING_NEGATIVES,
     HIGHEST,
@@ -78,17 +78,17 @@ RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
     "quick": {
         "tune": {
             "evidence": "decides",
+            "learning_rate": 1e-5,
             "loss": {"kind": "store_softmax"},
-            "keep": "loss",
+            "keep": "ranking",
             "batches_per_epoch": 50,
             "max_epochs": 40,
             "idle_epochs": 4,
             "budget_seconds": 600.0,
         },
         "data": {"hold_out": "documents", "max_validation": 200},
-        "guard": {"probes": "sample", "limit": 0.1},
+        "guard": {"probes": "sample", "limit": 0.1, "action": "back"},
         "rehearsal": {"weight": 100.0},
-        "rate_search": {"kind": "range", "low": 2e-6, "high": 1e-5, "count": 3, "steps": 150},
     },
     "safe": {
         "tune": {"evidence": "decides", "batches_per_epoch": 100, "max_epochs": 10},
@@ -113,7 +113,7 @@ class TuneSection(Section):
 
     recipe: RecipeName = "paper"
     """Defaults of the other settings: those of Vasilyev et al. 2024 (paper); the largest rate within the
-    guard's limit, and rehearsal (safe); or a range test of rates, the softmax over the store, rehearsal and a
+    guard's limit, and rehearsal (safe); or the softmax over the store, rehearsal, a choice by ranking and a
     time limit (quick). `adiabat tune --recipe NAME --dry-run` prints them. Where a job of `adiabat tune`
     states neither a recipe nor a learning rate, loss or negatives, it is quick."""
     learning_rate: Annotated[
@@ -153,10 +153,12 @@ class TuneSection(Section):
     max_epochs: PositiveInt = 1_000
     """Maximum number of epochs, and the length of linear, quadratic and cosine schedules."""
     idle_epochs: PositiveInt = 10
-    """Stop after this many epochs without an improvement of both validation loss and validation errors."""
-    keep: Literal["both", "loss", "last"] = "both"
-    """Weights to save: those of the epoch with the lowest validation loss and errors (both), with the lowest
-    validation loss (loss), or those after `max_epochs` (last)."""
+    """Stop after this many epochs without an improvement by `keep`."""
+    keep: Literal["ranking", "both", "loss", "last"] = "both"
+    """Weights to save: the best of the epoch that ranks the validation queries best (nDCG@10 in the whole
+    store), of shares of its change, and of linear maps of the query vectors, among those that lose nothing
+    on `retain` (ranking); or those of the epoch with the lowest validation loss and errors (both), with the
+    lowest validation loss (loss), or those after `max_epochs` (last)."""
     dropout: bool = False
     """Apply the model's dropout during tuning."""
     l2_to_start: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
@@ -164,7 +166,7 @@ class TuneSection(Section):
     gradient of each weight."""
 
     needs = (
-        Need("idle_epochs", "keep", ("both", "loss")),
+        Need("idle_epochs", "keep", ("ranking", "both", "loss")),
         Need("negatives", "loss", DRAWING_NEGATIVES, "which draws none"),
     )
     """Early stopping applies only to the best weights, and negatives are not drawn for the softmax over the
@@ -293,6 +295,9 @@ class TuneSettings(TuneTables):
     """All settings of ``adiabat tune`` and ``adiabat safe-rate``."""
 
     rate_search: RateSearchSection | None = None
+    retain: Annotated[tuple[RetainSection, ...], Field(strict=False)] = ()
+    """Data sets that must not get worse, before those of ``--retain``: half of the queries of each, at most
+    250, choose among candidates for the result, and the other half are for `adiabat evaluate`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -306,6 +311,8 @@ class TuneSettings(TuneTables):
         # What the stated settings leave without effect.
         if value_of(tune, "learning_rate") is not None:
             recipe.pop("rate_search", None)
+        if value_of(table, "rate_search") not in (None, False):
+            recipe.get("tune", {}).pop("learning_rate", None)
         if value_of(data, "validation") is not None:
             recipe.pop("data", None)
         if value_of(tune, "keep") == "last":
@@ -342,6 +349,8 @@ class TuneSettings(TuneTables):
                 "tune.budget_seconds must be left out in a sweep, whose runs have "
                 "equal lengths; set tune.max_epochs"
             )
+        if self.retain:
+            return "retain must be left out in a sweep, which compares its runs itself"
         if self.tune.evidence != "off":
             got = self.tune.evidence
             return (
@@ -401,5 +410,6 @@ class TuneSettings(TuneTables):
     def every_need(self) -> Iterator[Need]:
         """A search finds the rate, and its guard always has a limit; other guards act only with a limit."""
         yield Need("tune.learning_rate", "rate_search", ABSENT)
+        yield Need("retain", "tune.keep", ("ranking",))
         if self.guard is not None and self.rate_search is None:
             yield Need("guard.action", "guard.limit")

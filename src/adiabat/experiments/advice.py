@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32
 
+from adiabat.adiabatic.judged_queries import DEPTH, MEASURE
 from adiabat.adiabatic.linear_map import apply_map, cross_validate, fit_maps, folds_of, map_problem
 from adiabat.config.shared import AdviseSettings
 from adiabat.core.disk import real
@@ -46,7 +47,6 @@ from adiabat.results.verdict import Reason
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.power import power_of
-from adiabat.stats.ranking_measures import measures_of_ranks
 from adiabat.stats.samples import Sample, ranking_sample
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.bm25 import BM25Index, build_bm25
@@ -54,9 +54,8 @@ from adiabat.store.search import search
 from adiabat.store.text_vectors import embed_texts
 from adiabat.store.vector_store import Store
 
-MEASURE = "nDCG@10"
-TOP, DEPTH = 10, 100
-"""Ranks that headroom tells apart; the second is also the depth of the rankings that are fused."""
+TOP = 10
+"""Ranks that headroom tells apart, beside `DEPTH`, which is also the depth of the rankings that are fused."""
 
 FOLDS = 5
 RESAMPLES = 2_000
@@ -94,9 +93,7 @@ class _Asked:
 
     def sample(self, ranks: PositiveRanks) -> Sample:
         """The measure of each query."""
-        retrieved = np.minimum(ranks.retrieved, DEPTH)
-        values = measures_of_ranks(ranks.ranks, ranks.grades, retrieved, [MEASURE])
-        return ranking_sample(MEASURE, values[MEASURE], clusters=self.clusters)
+        return ranking_sample(MEASURE, ranks.values(MEASURE, depth=DEPTH), clusters=self.clusters)
 
 
 def advise_on(

@@ -17,6 +17,7 @@ from adiabat.experiments.advice import advise_on
 from adiabat.experiments.advice_rules import percent_of
 from adiabat.models.model_names import trained_by
 from adiabat.results.advice_result import Advice
+from adiabat.results.evaluation_result import Change
 from adiabat.results.record import read_result
 from adiabat.runs.output_dir import write_report
 from adiabat.store.addressing import joined
@@ -52,13 +53,25 @@ class Evidence:
             return self.fault
         return f"{self.advice.choice}. {self.advice.reason}"
 
+    @property
+    def mapped(self) -> Change | None:
+        """The gain to expect: that of a linear map of the queries, on new documents."""
+        return None if self.advice is None else self.advice.target.mapped
+
     def promise(self) -> str:
-        """The gain to expect, from the linear map; "" if it was not measured."""
-        mapped = None if self.advice is None else self.advice.target.mapped
-        if mapped is None:
+        """The gain to expect in words; "" if it was not measured."""
+        if self.mapped is None:
             return ""
-        gain = f"{percent_of(mapped)} of {mapped.measure} on new documents"
+        gain = f"{percent_of(self.mapped)} of {self.mapped.measure} on new documents"
         return f"expect about {gain}, as a linear map of the queries gains"
+
+    @property
+    def expected(self) -> tuple[float, float, float] | None:
+        """The gain to expect in percent with its ends; None if it was not measured."""
+        mapped = self.mapped
+        if mapped is None or mapped.improvement is None or mapped.improvement_interval is None:
+            return None
+        return mapped.improvement, *mapped.improvement_interval
 
     def write(self, job: Path) -> None:
         """Write the record and its page into a job, unless they are there."""

@@ -35,9 +35,9 @@ def range_test(trials: RateTrials) -> TuneSettings:
     listed = []
     for tried, loss in losses.items():
         listed.append(f"{tried:.2g}: {loss:.4f}" if math.isfinite(loss) else f"{tried:.2g}: none")
+    judged = "1 - nDCG@10" if trials.settings.tune.keep == "ranking" else "validation loss"
     trials.watch.note(
-        f"range test: lowest validation loss within the drift limit by rate: {', '.join(listed)}; "
-        f"tuning at {rate:g}"
+        f"range test: lowest {judged} within the drift limit by rate: {', '.join(listed)}; tuning at {rate:g}"
     )
     guard = trials.context.guard(trials.settings)
     assert guard is not None

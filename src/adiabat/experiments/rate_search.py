@@ -45,6 +45,8 @@ def safe_rate(
         raise ConfigError(
             f"rate_search.kind must be safe in a search for a safe rate, got {got}; leave it out"
         )
+    if settings.retain:
+        raise ConfigError("retain must be left out of a search for a safe rate, which keeps no model")
     require_named(context.inputs, settings)
     begun = is_described(out, SEARCH)
     if note := require_search(out, resume=resume):

@@ -1,7 +1,7 @@
 """The trials of a rate search: short tuning runs that end when their drift exceeds the limit."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +10,7 @@ from typing import Any
 
 from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.expected_time import SEARCH_SHARE
+from adiabat.adiabatic.judged_queries import MEASURE
 from adiabat.adiabatic.regularization import Guard
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
@@ -224,6 +225,12 @@ class RateTrials:
         limits = self._limits(settings)
         return make_loop(objective, settings, folder, limits=limits, watch=show, note=self.watch.note)
 
+    def _loss_of(self, row: Mapping[str, float]) -> float:
+        """What a range test minimises: ``1 - nDCG@10`` in runs that keep by ranking, else the loss."""
+        if self.settings.tune.keep == "ranking":
+            return 1 - float(row[f"validation_{MEASURE}"])
+        return float(row["validation_loss"])
+
     def _show(self, label: str, position: Position, running: Sequence[Loop]) -> None:
         """Progress of a trial; in a range test, of all."""
         steps = self.settings.trial_steps
@@ -263,7 +270,7 @@ class RateTrials:
             seed=prepared.seed,
             steps=[int(row["step"]) for row in checks],
             drift=drift,
-            losses=[float(row["validation_loss"]) for row in checks] if self.by_loss else [],
+            losses=[self._loss_of(row) for row in checks] if self.by_loss else [],
             left_at=loop.position.step if reason else None,
             reason=reason or "",
             # With setting up, which the time limit covers too; a resumed run knows its earlier seconds.

@@ -223,6 +223,8 @@ def require_possible(run: SweepTrial) -> None:
     if section.loss.kind not in OF_BOTH_TOWERS:
         allowed = " or ".join(map(json.dumps, OF_BOTH_TOWERS))
         faults.append(f'tune.loss must be {allowed}, got "{section.loss.kind}"')
+    if section.keep == "ranking":
+        faults.append('tune.keep must be "both", "loss" or "last", got "ranking"')
     if section.schedule.kind == "exponential":
         faults.append('tune.schedule must go by steps, got "exponential"')
     if faults:

@@ -248,6 +248,13 @@ def trainable_copy(tower: Encoder) -> Encoder:
     return twin.eval()
 
 
+def with_projection(tower: Encoder, weights: Float[Tensor, "d e"]) -> Encoder:
+    """A copy of a tower whose vectors are multiplied by weights, before they are scaled to unit length."""
+    twin = trainable_copy(tower)
+    _NewProjection(None, weights, seed=0).add_to(twin)
+    return twin
+
+
 def merged_tower(tower: Encoder) -> Encoder:
     """An equivalent tower with its adapters merged."""
     if not hasattr(tower.backbone, "peft_config"):

@@ -9,6 +9,7 @@ import numpy as np
 
 from adiabat.core.text import NO_BREAK, counted, cut, duration, integer
 from adiabat.report import format as texts
+from adiabat.report.candidates_section import candidates_of
 from adiabat.report.captions import text_of
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
@@ -36,7 +37,12 @@ def run_of(result: Result) -> TrainingRecord:
 def page(result: Result) -> Page:
     """The page of a training run."""
     record = run_of(result)
-    sections = [training_of(record, measured=False), layers_of(record.layers), power_section(result.power)]
+    sections = [
+        training_of(record, measured=False),
+        candidates_of(record.candidates),
+        layers_of(record.layers),
+        power_section(result.power),
+    ]
     validated = [text_of("training", "validated")]
     return page_of(result, sections, headline=training_sentence(record), reservations=validated)
 
@@ -116,7 +122,9 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         percent = 100 * record.trainable / record.parameters
         updated += f" ({percent:.1f}{NO_BREAK}%)"
     kept = result_weights(record)
-    if record.best_epoch == 0:
+    if record.chosen is not None:
+        kept = record.chosen.name
+    elif record.best_epoch == 0 or record.candidates:
         kept = "the start: no epoch improved on it" if record.steps else "the start"
     facts = [
         ("trained on", record.trained_on),
@@ -124,6 +132,13 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         ("length", length(record)),
         ("kept", kept),
     ]
+    if record.expected is not None:
+        gain, *ends = record.expected
+        change, interval = texts.signed_pair(gain, (ends[0], ends[1]), least=1, most=3)
+        facts.append(("gain expected before the first step", f"{change}{NO_BREAK}% {interval}"))
+    if record.shown is not None:
+        change = texts.signed(record.shown, decimals=1)
+        facts.append(("gain on the validation queries", f"{change}{NO_BREAK}%"))
     for name, before, after in _figures(record):
         facts.append((name, f"{before} {_ARROW} {after}"))
     facts += [
@@ -257,7 +272,10 @@ def training_sentence(record: TrainingRecord) -> str:
     ran, kind = length(record), record.kind.capitalize()
     if record.steps == 0:
         return f"{kind} took no step, and the starting weights were kept: {record.stop_reason}"
-    if record.best_epoch == 0:
+    if record.chosen is not None:
+        gain = f"{texts.signed(record.chosen.percent, decimals=1)}{NO_BREAK}%"
+        return f"{kind} ran {ran} and chose {record.chosen.name}: nDCG@10 of its validation queries {gain}."
+    if record.best_epoch == 0 or record.candidates:
         return f"{kind} did not improve on the start in {ran}; the starting weights were kept."
     sentence = f"{kind} ran {ran} and kept {result_weights(record)}"
     figures = [f"{name} {start}{NO_BREAK}{_ARROW} {kept}" for name, start, kept in _figures(record)]

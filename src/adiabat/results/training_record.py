@@ -23,6 +23,69 @@ class LayerChange:
 
 
 @dataclass(frozen=True, slots=True)
+class CandidateFigure:
+    """What a candidate for the result changed on the queries of one data set, in nDCG@10.
+
+    Attributes:
+        name: Of the data set.
+        queries: Number of queries.
+        before: Mean over the queries for the start.
+        change: Mean change.
+        lowest: One-sided lower end of the change, at 95 % on the validation queries, at 80 % elsewhere.
+        is_retained: Whether a loss of 1 % of `before` is excluded with that confidence.
+    """
+
+    name: str
+    queries: int
+    before: float
+    change: float
+    lowest: float
+    is_retained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A candidate for the result of a tuning run.
+
+    Attributes:
+        share: Share of what tuning changed, in [0, 1].
+        pull: Pull to the identity of a linear map over its query vectors; None without a map.
+        figures: On the validation queries, then on each retention set.
+        outside: Why its drift rules it out; "" if it does not, or was not measured.
+        kept: Whether it is the result.
+    """
+
+    share: float
+    pull: float | None = None
+    figures: tuple[CandidateFigure, ...] = ()
+    outside: str = ""
+    kept: bool = False
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        tuned = f"{self.share:.0%} of the change" if self.share else "the start"
+        return tuned if self.pull is None else f"{tuned} under a linear map with a pull of {self.pull:g}"
+
+    @property
+    def gain(self) -> float:
+        """The mean change on the validation queries."""
+        return self.figures[0].change
+
+    @property
+    def percent(self) -> float:
+        """The mean change on the validation queries in percent; 0 over a start of 0."""
+        target = self.figures[0]
+        return 100 * target.change / target.before if target.before else 0.0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it ranks the validation queries better, and loses nothing on the retention sets."""
+        target, *retained = self.figures
+        return target.lowest > 0 and all(figure.is_retained for figure in retained)
+
+
+@dataclass(frozen=True, slots=True)
 class TrainedFile:
     """The file with hashes of the texts that a run trained or validated on: queries, then documents, then
     ids, 16 bytes each.
@@ -73,6 +136,9 @@ class TrainingRecord:
             counted.
         planned: Operations by parameters and tokens that were planned: the budget, or the operations of all
             steps.
+        candidates: Candidates for the result of a run that keeps by ranking.
+        expected: Gain in percent on new documents that the evidence promised, with its lower and upper end;
+            None without evidence.
         texts: Content of ``trained.bin`` beside this record; None in records from before it existed.
     """
 
@@ -98,4 +164,20 @@ class TrainingRecord:
     flops: float = 0.0
     operations: float = 0.0
     planned: float = 0.0
+    candidates: tuple[Candidate, ...] = ()
+    expected: tuple[float, float, float] | None = None
     texts: TrainedFile | None = None
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The candidate that is the result; None if the start was kept, or there were none."""
+        return next((candidate for candidate in self.candidates if candidate.kept), None)
+
+    @property
+    def shown(self) -> float | None:
+        """Gain in percent that the validation queries showed: that of the chosen candidate, 0 if the start
+        was kept; None without candidates.
+        """
+        if not self.candidates:
+            return None
+        return 0.0 if self.chosen is None else self.chosen.percent

@@ -250,7 +250,7 @@ def require_same(
     """Refuse to resume a job with different settings."""
     before_tables = read_description(job)
     # Tables that a job may have or lack.
-    optional = {name for name, table in rules.defaults.items() if table is None}
+    optional = {name for name, table in rules.defaults.items() if not table}
     _require_verb(job, before_tables.keys() - optional, without_none(description).keys() - optional)
     wanted = flat_settings(description)
     # Settings that may not have existed when the job began; a job without them had their defaults.

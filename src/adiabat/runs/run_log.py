@@ -13,6 +13,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Literal
 
+import numpy as np
+
 from adiabat.core.disk import appending_to, make_folder, move, part_of
 from adiabat.core.errors import AdiabatError, JobError, MissingDependencyError, disk_error_of
 from adiabat.core.files import advice_on
@@ -20,6 +22,8 @@ from adiabat.core.formats import rebuilt
 from adiabat.core.provenance import Line, line_of, read_lines
 from adiabat.core.wording import again
 from adiabat.runs.run_config import exists
+from adiabat.stats.jackknife import lower_end
+from adiabat.stats.samples import Sample
 
 REMEDY = "start again in another directory"
 
@@ -176,9 +180,17 @@ class _ValidationRow(_Row):
     validation_pairs: int
 
 
-Keep = Literal["both", "loss", "last"]
-"""Weights of the result: those of the epoch with both signals lowest, with the loss lowest, or of the last
-epoch."""
+Keep = Literal["ranking", "both", "loss", "last"]
+"""Weights of the result: those of the epoch that ranks best, with both signals lowest, with the loss lowest,
+or of the last epoch."""
+
+IDLE = "validation_idle"
+"""Column of the epochs without an improvement, in logs of runs that keep by ranking: a row has no scores of
+single queries."""
+
+
+BETTER = 0.8
+"""One-sided confidence with which an epoch must rank better than the best so far, query by query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +203,7 @@ class Validation:
             wrong; ties are errors.
         pairs: Number of pairs, or queries, evaluated.
         measures: Further figures, for the log.
+        scores: Ranking score of each query, which runs that keep by ranking compare; empty for others.
         outside: Why these weights must not be the result, such as too much drift; None if they may.
     """
 
@@ -198,6 +211,7 @@ class Validation:
     errors: int
     pairs: int
     measures: Mapping[str, float] = field(default_factory=dict)
+    scores: tuple[float, ...] = ()
     outside: str | None = None
 
     def improves_on(self, best: "Validation", *, keep: Keep) -> bool:
@@ -206,6 +220,9 @@ class Validation:
             return False
         if keep == "last":
             return True
+        if keep == "ranking":
+            gains = np.subtract(self.scores, best.scores)
+            return lower_end(Sample("gain", gains), BETTER) > 0
         # Strictly lower: an equal epoch is idle, and NaN never improves.
         return self.loss < best.loss and (keep == "loss" or self.errors < best.errors)
 
@@ -215,6 +232,8 @@ def idle_counts(rows: Iterable[Mapping[str, Any]], *, keep: Keep) -> list[int]:
 
     The same rule as that of the loop (`Validation.improves_on`), applied to what the log says.
     """
+    if keep == "ranking":
+        return [int(row[IDLE]) for row in rows if IDLE in row]
     counts: list[int] = []
     best: Validation | None = None
     for row in (row for row in rows if "validation_loss" in row):

@@ -98,6 +98,9 @@ class Position:
     @classmethod
     def from_record(cls, record: Mapping[str, Any], path: Path = Path(RECORD)) -> "Position":
         """Inverse of `asdict`; `path` is the file of the record."""
+        # Earlier versions judged no single queries.
+        if isinstance(record.get("best"), Mapping):
+            record = {**record, "best": {"scores": [], **record["best"]}}
         return rebuilt(cls, record, path, remedy=NEWER_STATE, error=JobError)
 
 

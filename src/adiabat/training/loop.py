@@ -23,7 +23,7 @@ from adiabat.core.text import numbered
 from adiabat.core.wording import again
 from adiabat.data.batch_sampler import step_seed
 from adiabat.models.device import device_name, retried
-from adiabat.runs.run_log import JobLog, Validation
+from adiabat.runs.run_log import IDLE, JobLog, Validation
 from adiabat.scaling_laws.flops import Cost
 from adiabat.training.captured_step import CapturedSteps, CaptureError
 from adiabat.training.checkpoint import (
@@ -407,6 +407,8 @@ class Loop:
             "validation_pairs": validation.pairs,
         }
         values |= {f"validation_{name}": value for name, value in validation.measures.items()}
+        if self.limits.keep == "ranking":
+            values[IDLE] = self.position.idle
         self.log.row(
             step=self.position.step, epoch=self.position.epoch, values=values, seconds=self._elapsed()
         )
@@ -417,8 +419,11 @@ class Loop:
         if position.outside is not None:
             return f"{position.outside}; the weights of epoch {position.best_epoch} are kept"
         if limits.idle_epochs is not None and position.idle >= limits.idle_epochs:
+            idle = f"{position.idle} {numbered('epoch', position.idle)} in a row"
+            if limits.keep == "ranking":
+                return f"{idle} without a better ranking of the validation queries"
             lower = "both validation loss and errors" if limits.keep == "both" else "the validation loss"
-            return f"{position.idle} {numbered('epoch', position.idle)} in a row without {lower} falling"
+            return f"{idle} without {lower} falling"
         if limits.max_epochs is not None and position.epoch >= limits.max_epochs:
             return f"the limit of {limits.max_epochs} {numbered('epoch', limits.max_epochs)} was reached"
         if limits.max_steps is not None and position.step >= limits.max_steps:

@@ -84,6 +84,7 @@ def test_train_with_a_document_tower_that_stays_is_tune(world: Path) -> None:
         ({"tune": {"loss": "in_batch_softmax"}}, 'tune.loss must be "triplet", got "in_batch_softmax"'),
         ({"tune": {"negatives": "hardest"}}, 'tune.negatives must be "examples", got "hardest"'),
         ({"tune": {"l2_to_start": 0.1}}, "tune.l2_to_start must be 0.0, got 0.1"),
+        ({"tune": {"keep": "ranking"}}, 'tune.keep must be "both", "loss" or "last", got "ranking"'),
         ({"tune": {"schedule": "exponential"}}, 'tune.schedule must go by steps, got "exponential"'),
         ({"guard": True}, "guard must be left out"),
         ({"rehearsal": True}, "rehearsal must be left out"),
