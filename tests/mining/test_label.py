@@ -97,6 +97,7 @@ def test_every_query_has_the_scores_of_its_positives_and_of_both_rankings(here: 
     rows, texts = rows_of(here()), {str(row["_id"]): str(row["text"]) for row in DOCUMENTS}
     assert [row["query_id"] for row in rows] == [row["query_id"] for row in PAIRS]
     for row, pair in zip(rows, PAIRS, strict=True):
+        assert list(row) == ["query_id", "query", "pos", "neg", "scores"]
         assert row["pos"] == pair["pos"]
         documents = [*row["pos"], *row["neg"]]
         assert set(documents) == pool_of(row["query"]) | set(row["pos"])

@@ -114,6 +114,7 @@ FURTHER = (
     "label pairs.jsonl store --reranker gone/model --out m.jsonl",
     "label pairs.jsonl store --reranker model --out m.txt",
     "label pairs.jsonl store --reranker model --out corpus.jsonl",
+    "label pairs.jsonl store --reranker model --model gone/model --out m.jsonl",
     "label store pairs.jsonl --reranker model --out m.jsonl",
     "distill static model --out new --vocabulary gone.txt",
     "distill ablate model --suite gone.toml --out new",

@@ -156,7 +156,8 @@ def _all_of(depth: int) -> MineSection:
 def _scored_row(mined: MinedQuery, corpus: Documents, *, ids: bool) -> dict[str, Any]:
     """One row of the file, its scores in one column."""
     row = row_of(mined, corpus, ids=ids)
-    return {**row, "scores": [*row.pop("pos_scores"), *row.pop("neg_scores")]}
+    scores = [*row.pop("pos_scores"), *row.pop("neg_scores")]
+    return {**row, "scores": scores}
 
 
 def labelled_before(out: Path) -> Labelling:

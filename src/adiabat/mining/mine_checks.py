@@ -17,7 +17,7 @@ from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_outside
 from adiabat.store.addressing import require_inputs
 from adiabat.store.manifest import HASH_FILE, ID_FILE, INDEX_FILE, LEXICAL_FILES, TEXT_FILE
-from adiabat.store.vector_store import refuse_swapped, require_readable
+from adiabat.store.vector_store import Store, refuse_swapped, require_readable
 
 CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {
     ".jsonl": None,
@@ -67,15 +67,18 @@ def require_labellable(
 ) -> None:
     """Check everything that needs neither the data nor a model."""
     require_free(out, None)
-    require_names(model)
+    require_names(model, named_by=option("model"))
     require_names(reranker, named_by=option("reranker"))
     require_device_name(settings.run.device)
     refuse_swapped(store, data, order=("data", "store"))
     require_readable(store)
     require_inputs([with_split(data, settings.data.split)])
     require_columns(data, settings.data.columns.given())
-    require_reachable(model)
-    require_reachable(reranker, named_by=option("reranker"))
+    # The name that the store has may be that of a directory which has moved since.
+    encoder = model or Store.open(store).manifest.encoder
+    for name, named_by in ((encoder, option("model")), (reranker, option("reranker"))):
+        require_names(name, named_by=named_by)
+        require_reachable(name, named_by=named_by)
 
 
 def require_free(out: Path, index: Path | None) -> None:
