@@ -6,9 +6,10 @@ below a share of the positive's score, and a cross-encoder's scores.
 
 Each SET is a folder with ``corpus.jsonl``, ``train.jsonl`` and ``test.jsonl``, as those of
 `benchmarks/recipes.py`. Every loss takes the last weights of as many steps, without rehearsal and guard. The
-script prints a row for each set and loss: the change of nDCG@10 on all test queries, from paired runs with
-each seed. Without a reranker, losses that learn from one are left out. OUT keeps stores, scored files, jobs
-and evaluations: a second call continues what was interrupted.
+script prints a row for each set and loss: the change of nDCG@10 on test queries with new documents, and on
+those whose documents were trained on, over the runs of all seeds. Without a reranker, losses that learn from
+one are left out. OUT keeps stores, scored files, jobs and evaluations: a second call continues what was
+interrupted.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def main() -> None:
     given = parser.parse_args()
     for folder in ("stores", "data", "jobs", "evaluations"):
         (given.out / folder).mkdir(parents=True, exist_ok=True)
-    print("| set | loss | data | queries | nDCG@10 before | change |", "|---|---|---|---|---|---|", sep="\n")
+    print("| set | loss | data | new documents | seen documents |", "|---|---|---|---|---|", sep="\n")
     for folder in given.sets:
         for name in given.losses:
             data, loss = LOSSES[name]
@@ -65,9 +66,13 @@ def main() -> None:
                 continue
             jobs = [_tuned(folder, name, data, loss, seed, given) for seed in range(given.seeds)]
             (target,) = _evaluated(folder, name, jobs, given).datasets
-            change = target.main_change()
-            cells = [folder.name, name, data, f"{target.queries:,}", f"{change.before:.4f}"]
-            print(f"| {' | '.join([*cells, f'{improvement(change)}, {change.verdict}'])} |", flush=True)
+            # Queries with new documents decide; a set without others has no parts.
+            changes = [(part.queries, part.change) for part in target.parts]
+            cells = [
+                f"{improvement(change)}, {change.verdict} ({queries:,})"
+                for queries, change in changes or [(target.queries, target.main_change())]
+            ]
+            print(f"| {' | '.join([folder.name, name, data, *cells])} |", flush=True)
 
 
 def _stored(folder: Path, given: argparse.Namespace) -> Path:
