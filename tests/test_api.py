@@ -4,6 +4,7 @@ import inspect
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +190,34 @@ def test_retention_sets_share_an_opened_store_and_nothing_is_written_without_out
     assert (result.training, list(tmp_path.iterdir())) == (None, [])
     assert [one.role for one in result.datasets] == ["target", "retain", "retain"]
     assert opened == [str(here / "store")]
+
+
+def test_queries_without_judgements_are_a_list_a_file_or_a_setting(here: Path, tmp_path: Path) -> None:
+    """The target's are given by name, and those of a retention set also in its table."""
+    other, held, log = tmp_path / "other.jsonl", tmp_path / "held.jsonl", tmp_path / "log.txt"
+    lines(other, other_pairs("asked"))
+    lines(held, other_pairs("held"))
+    texts = [f"unjudged {number}" for number in range(200)]
+    lines(log, texts)
+    compare = partial(
+        adiabat.evaluate, here / "job", here / "store", other, baseline=here / "model", negatives="store"
+    )
+    store = here / "store"
+    by_name = compare(retain=[(store, held)], unlabelled=[(other, texts), (held, log)], out=tmp_path / "new")
+    assert [one.unlabelled for one in by_name.datasets] == [200, 200]
+    assert by_name.inputs["retain 1"]["unlabelled"] == str(log)
+    # Saved and read again, with both bounds.
+    assert read_result(tmp_path / "new" / "result.json").datasets == by_name.datasets
+    table = {"store": str(store), "data": str(held), "unlabelled": str(log)}
+    in_settings = compare(settings={"retain": [table]})
+    assert [one.unlabelled for one in in_settings.datasets] == [0, 200]
+    assert in_settings.datasets[1] == by_name.datasets[1]
+    alone = compare(retain=[(store, held)]).datasets[1].main_change()
+    assert alone.loss_bound >= by_name.datasets[1].main_change().loss_bound  # type: ignore[operator]
+    with pytest.raises(ConfigError, match="each once"):
+        compare(unlabelled=[(other, log), (other, log)])
+    with pytest.raises(TypeError, match="a list of pairs"):
+        compare(unlabelled=log)
 
 
 def test_without_a_comparison_a_set_that_repeats_another_is_measured_and_noted(
