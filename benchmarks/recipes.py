@@ -1,18 +1,19 @@
 """What the recipes of `adiabat tune` give: on queries with new documents, on queries with seen ones, and on
-three retention sets.
+retention sets.
 
 Every set is tuned by every recipe with every seed, and the runs of one recipe are evaluated together. The
-retention sets are those of the
-demo: mathematics and physics papers, and TICO-19. The script prints a table with a row for each set and
-recipe.
+retention sets are those of the demo (mathematics and physics papers, and TICO-19), and the test queries of
+SQuAD where ``squad_dev`` is one of the sets; no set is its own. In jobs that keep by ranking, half of each
+chooses the result. The script prints a table with a row for each set and recipe.
 
-    python benchmarks/recipes.py OUT SET... [--recipes quick paper] [--seeds 5] [--search-once] [--budget-time
+    python benchmarks/recipes.py OUT SET... [--recipes quick paper] [--seeds 3] [--epochs N] [--budget-time
     10min] [--model demo]
 
 Each SET is a folder with ``corpus.jsonl``, ``train.jsonl`` and ``test.jsonl`` (`scripts/make_recipe_data.py`
-makes six); its name is that of the set. Test queries whose relevant documents answered no training query give
+makes ten); its name is that of the set. Test queries whose relevant documents answered no training query give
 the verdict, so a set needs at least 50 of them. A time
-limit makes runs comparable only on a machine that does nothing else. OUT keeps stores, jobs and evaluations:
+limit makes runs comparable only on a machine that does nothing else; `--epochs` makes them as long without
+one. OUT keeps stores, jobs and evaluations:
 a second call continues what was interrupted.
 """
 
@@ -32,9 +33,18 @@ from adiabat.results.record import read_result
 from adiabat.results.training_record import TrainingRecord
 
 HEADER = (
-    "| set | recipe | seeds | rate | steps kept | minutes | queries | new | seen "
-    "documents | mathematics | physics | TICO-19 |"
+    "| set | recipe | seeds | expected | kept | steps | minutes | queries | new | seen documents "
+    "| mathematics | physics | TICO-19 | SQuAD |"
 )
+
+
+BY_RANKING = frozenset(
+    name for name, tables in RECIPES.items() if tables.get("tune", {}).get("keep") == "ranking"
+)
+"""Recipes whose jobs take retention sets."""
+
+SQUAD = "squad_dev"
+"""The set of `scripts/make_recipe_data.py` that is a retention set of all others."""
 
 
 def main() -> None:
@@ -45,10 +55,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("sets", type=Path, nargs="+")
     parser.add_argument("--recipes", nargs="+", choices=sorted(RECIPES), default=["quick"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument(
-        "--search-once", action="store_true", help="later seeds take the rate and the length of the first one"
-    )
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, help="most epochs of a job, in place of a time limit")
     parser.add_argument("--budget-time", help="time limit of each job; that of the recipe if left out")
     parser.add_argument("--model", default="demo")
     parser.add_argument("--device", default="auto")
@@ -76,30 +84,36 @@ def _tuned(folder: Path, recipe: str, seed: int, given: argparse.Namespace) -> P
         options: dict[str, Any] = {"recipe": recipe, "seed": seed, "device": given.device}
         if given.budget_time is not None:
             options["budget_seconds"] = given.budget_time
-        if seed and given.search_once:
-            first = _training_of(given.out / "jobs" / f"{folder.name}-{recipe}-0").settings["tune"]
-            options |= {
-                "learning_rate": first["learning_rate"],
-                "max_epochs": first["max_epochs"],
-                "budget_seconds": "1d",
-            }
+        if given.epochs is not None:
+            options |= {"max_epochs": given.epochs, "budget_seconds": "1d"}
+        if recipe in BY_RANKING:
+            options["retain"] = list(_retained(folder.name, given).values())
         adiabat.tune(given.model, store, folder / "train.jsonl", job, resume=job.exists(), **options)
     return job
+
+
+def _retained(name: str, given: argparse.Namespace) -> dict[str, tuple[Path, Path]]:
+    """Store and data of each retention set, without the target itself."""
+    files = adiabat.demo_files()
+    corpora = {"arxiv-math": "corpus", "arxiv-physics": "corpus", "tico19": "tico19-corpus"}
+    sets = {each: (_stored(files[corpus], corpus, given), files[each]) for each, corpus in corpora.items()}
+    for folder in given.sets:
+        if folder.name == SQUAD:
+            sets[SQUAD] = (_stored(folder / "corpus.jsonl", SQUAD, given), folder / "test.jsonl")
+    sets.pop(name, None)
+    return sets
 
 
 def _evaluated(folder: Path, recipe: str, jobs: Sequence[Path], given: argparse.Namespace) -> Result:
     out: Path = given.out / "evaluations" / f"{folder.name}-{recipe}-{len(jobs)}"
     if not (out / "result.json").exists():
-        files = adiabat.demo_files()
-        corpora = {"arxiv-math": "corpus", "arxiv-physics": "corpus", "tico19": "tico19-corpus"}
-        retain = [(_stored(files[corpus], corpus, given), files[name]) for name, corpus in corpora.items()]
         store = _stored(folder / "corpus.jsonl", folder.name, given)
         # The listed candidates of the demo's sets say less about a corpus than all its documents.
         options: dict[str, Any] = {
             "negatives": "store",
             "device": given.device,
             "baseline": given.model,
-            "retain": retain,
+            "retain": list(_retained(folder.name, given).values()),
             "out": out,
         }
         adiabat.evaluate(jobs[0], store, folder / "test.jsonl", runs=jobs[1:], **options)
@@ -109,12 +123,10 @@ def _evaluated(folder: Path, recipe: str, jobs: Sequence[Path], given: argparse.
 def _row(name: str, recipe: str, jobs: Sequence[Path], evaluation: Result) -> str:
     records = [_training_of(job) for job in jobs]
     target, *retained = evaluation.datasets
-    rates = sorted({f"{record.settings['tune']['learning_rate']:.2g}" for record in records})
-    kept = [(record.best_epoch or 0) * record.settings["tune"]["batches_per_epoch"] for record in records]
-    seconds = [
-        record.seconds + _search_seconds(job, recipe, record)
-        for job, record in zip(jobs, records, strict=True)
-    ]
+    kept = list(dict.fromkeys(_kept(record) for record in records))
+    steps = [record.steps for record in records]
+    expected = records[0].expected
+    seconds = [record.seconds + _search_seconds(job) for job, record in zip(jobs, records, strict=True)]
     minutes = statistics.median(seconds) / 60
     first = next((part.queries for part in target.parts), target.queries)
     seen = [
@@ -124,17 +136,25 @@ def _row(name: str, recipe: str, jobs: Sequence[Path], evaluation: Result) -> st
         name,
         recipe,
         str(len(jobs)),
-        ", ".join(rates),
-        f"{min(kept)} to {max(kept)}",
+        "" if expected is None else f"{expected[0]:+.1f} %",
+        "; ".join(kept),
+        f"{min(steps)} to {max(steps)}",
         f"{minutes:.0f}",
         f"{first:,}",
     ]
-    cells += [
-        _told(target.main_change()),
-        *(seen or [""]),
-        *(_told(dataset.main_change()) for dataset in retained),
-    ]
+    cells += [_told(target.main_change()), *(seen or [""])]
+    told = {dataset.name.partition("/")[0]: _told(dataset.main_change()) for dataset in retained}
+    cells += [told.get(each, "") for each in ("arxiv-math", "arxiv-physics", "tico19", SQUAD)]
     return f"| {' | '.join(cells)} |"
+
+
+def _kept(record: TrainingRecord) -> str:
+    """What a job kept, in words."""
+    if record.chosen is not None:
+        return record.chosen.name
+    if record.candidates or not record.best_epoch:
+        return "the start"
+    return f"epoch {record.best_epoch}"
 
 
 def _training_of(job: Path) -> TrainingRecord:
@@ -143,14 +163,12 @@ def _training_of(job: Path) -> TrainingRecord:
     return record
 
 
-def _search_seconds(job: Path, recipe: str, record: TrainingRecord) -> float:
-    """Time of the trials of a rate search, without the one that the run of `quick` went on from."""
+def _search_seconds(job: Path) -> float:
+    """Time of the trials of a rate search."""
     trials = job / "rate-search" / "trials.parquet"
     if not trials.exists():
         return 0.0
-    rows = pq.read_table(trials, columns=["rate", "seconds"]).to_pylist()
-    continued = record.settings["tune"]["learning_rate"] if recipe == "quick" else None
-    return sum(float(row["seconds"]) for row in rows if row["rate"] != continued)
+    return float(sum(pq.read_table(trials, columns=["seconds"])["seconds"].to_pylist()))
 
 
 def _told(change: Change) -> str:

@@ -16,7 +16,7 @@ files = adiabat.demo_files()
 store = adiabat.embed("demo", files["corpus"], out / "store")
 
 # Tune for a minute: 100 steps of 14 queries against the hardest documents of the store. Without settings, a
-# job tests three rates and takes about ten minutes.
+# job measures first what tuning can gain, chooses its result among candidates, and takes about ten minutes.
 job = adiabat.tune(
     "demo",
     store,

@@ -1,4 +1,4 @@
-"""Make the six data sets of `benchmarks/recipes.py`, a folder with corpus, train and test each.
+"""Make the ten data sets of `benchmarks/recipes.py`, a folder with corpus, train and test each.
 
     python scripts/make_recipe_data.py SHARED_DATA_DIR OUT
 
@@ -42,17 +42,20 @@ def main() -> None:
     for name, split in (("squad_dev", "test"), ("msmarco_dev6980", "dev"), ("cranfield", "test")):
         documents = documents_of(beir / name)
         write_set(given.out / name, documents, *divided(judged(beir / name, split, documents)))
-    answers = rows_of(given.shared / "pairs" / "medquad.jsonl.gz")
-    from_pairs(given.out / "medquad", ((row["q"], row["a"]) for row in answers))
-    from_pairs(given.out / "arxiv-cs", halves(rows_of(given.shared / "arxiv" / "arxiv60k.jsonl.gz")))
+    pairs = {"medquad": ("medquad", "a"), "nq": ("nq_qed_dev", "p"), "pubmedqa": ("pubmedqa", "p")}
+    for name, (file, answer) in pairs.items():
+        rows = rows_of(given.shared / "pairs" / f"{file}.jsonl.gz")
+        from_pairs(given.out / name, ((row["q"], row[answer]) for row in rows))
+    for name, field in (("arxiv-cs", "cs."), ("arxiv-math", "math."), ("arxiv-physics", "physics.")):
+        from_pairs(given.out / name, halves(rows_of(given.shared / "arxiv" / "arxiv60k.jsonl.gz"), field))
 
 
-def halves(papers: Iterable[Row]) -> Iterator[tuple[str, str]]:
-    """First sentence and rest of the abstract of each paper in computer science."""
+def halves(papers: Iterable[Row], field: str) -> Iterator[tuple[str, str]]:
+    """First sentence and rest of the abstract of each paper in a field of arXiv."""
     for paper in papers:
         abstract = " ".join(paper["abstract"].split())
         end = first_sentence_end(abstract)
-        if paper["primary"].startswith("cs.") and end < len(abstract):
+        if paper["primary"].startswith(field) and end < len(abstract):
             yield abstract[:end], abstract[end:].strip()
 
 
