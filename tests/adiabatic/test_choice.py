@@ -283,6 +283,6 @@ def test_retention_sets_need_a_run_that_keeps_by_ranking(
 
 def test_a_candidate_is_named_by_its_share_and_its_map() -> None:
     assert Candidate(0.75).name == "75% of the change"
-    assert Candidate(0.0, 0.3).name == "the start under a linear map with a pull of 0.3"
-    assert Candidate(1.0, 3.0).name == "100% of the change under a linear map with a pull of 3"
+    assert Candidate(0.0, 0.3).name == "the start with a linear map (pull 0.3)"
+    assert Candidate(1.0, 3.0).name == "the tuned tower with a linear map (pull 3)"
     assert replace(Candidate(1.0), figures=figures(0.03, 0.0)).is_sound

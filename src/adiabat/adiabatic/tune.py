@@ -429,7 +429,7 @@ def _how_tuned(run: TuningRun, description: Mapping[str, Any]) -> tuple[str, ...
     search = description.get("rate_search", {})
     recipe = tune.get("recipe", "paper")
     budget = tune.get("budget_seconds")
-    limit = "" if budget is None else f", within {duration(budget)} with its rate search"
+    limit = "" if budget is None else f", within {duration(budget)}"
     notes = {}
     if search:
         rates = f"{search['count']} rates from {search['low']:g} to {search['high']:g}"

@@ -64,8 +64,9 @@ class Candidate:
     @property
     def name(self) -> str:
         """In words."""
-        tuned = f"{self.share:.0%} of the change" if self.share else "the start"
-        return tuned if self.pull is None else f"{tuned} under a linear map with a pull of {self.pull:g}"
+        named = {0.0: "the start", 1.0: "the tuned tower"}
+        tower = named.get(self.share, f"{self.share:.0%} of the change")
+        return tower if self.pull is None else f"{tower} with a linear map (pull {self.pull:g})"
 
     @property
     def gain(self) -> float:
