@@ -2,8 +2,8 @@
 
 Candidates are the tuned tower with shares of its change, ``w_0 + share (w - w_0)``, and linear maps of the
 vectors of the untuned and of the tuned tower (`adiabat.adiabatic.linear_map`). Of those that lose nothing on
-the retention sets, the one that ranks the validation queries best is the result, if it ranks them better than
-the start.
+the retention sets, the one whose gain on the validation queries has the largest lower end is the result, if
+that is above 0.
 
 Reference:
     Wortsman et al. 2022 (weights between a model and its tuned form).
@@ -127,8 +127,8 @@ def choose(
             confidence = CONFIDENCE if place == 0 else RETAINED
             figures.append(_figure(queries, after, before[place], confidence))
         found.append(replace(way.candidate, figures=tuple(figures)))
-    # The largest gain first; of equal ones, the larger share, or the stronger pull.
-    for place in sorted(range(len(ways)), key=lambda place: -found[place].gain):
+    # The largest lower end first: of similar gains the steadier one. Of equal ones, the larger share.
+    for place in sorted(range(len(ways)), key=lambda place: -found[place].figures[0].lowest):
         if not found[place].is_sound:
             continue
         tower = ways[place].tower()

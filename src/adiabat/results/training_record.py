@@ -69,11 +69,6 @@ class Candidate:
         return tower if self.pull is None else f"{tower} with a linear map (pull {self.pull:g})"
 
     @property
-    def gain(self) -> float:
-        """The mean change on the validation queries."""
-        return self.figures[0].change
-
-    @property
     def percent(self) -> float:
         """The mean change on the validation queries in percent; 0 over a start of 0."""
         target = self.figures[0]
