@@ -59,11 +59,9 @@ def quickstart(small_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(model_paths, "demo_model_folder", lambda: tmp_path / "model")
     monkeypatch.setattr(adiabat, "demo_files", lambda: small_files, raising=False)
-    short = [
-        block.replace("epoch=60", "epoch=2").replace("max_epochs=5", "max_epochs=1")
-        for block in blocks(README, "python")
-    ]
-    assert "epoch=2" in short[0]
+    few = "max_epochs=1, batches_per_epoch=2"
+    short = [block.replace("max_epochs=6", few) for block in blocks(README, "python")]
+    assert few in short[0]
     return short
 
 

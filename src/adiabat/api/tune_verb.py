@@ -215,9 +215,8 @@ def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettin
 
 MODEL = "demo"
 
-LEARNING_RATE = 2e-6
-"""Learning rate of the demo, far above the default of 5e-8, which is meant for 35,000 steps instead of 300.
-LOG.md has the runs behind it: the tuned field gains clearly, and the retention sets do not get worse."""
+EPOCHS = 6
+"""Epochs of the demo, 300 steps: a length that does not depend on the speed of the machine."""
 
 
 def demo_files() -> dict[str, Path]:
@@ -266,11 +265,9 @@ def run_demo(out: Path, *, progress: Progress = None) -> Result:
                 resume=is_job(job),
                 progress=call.watch,
                 validation=DEMO_VALIDATION,
-                learning_rate=LEARNING_RATE,
-                negatives="hardest",
-                batches_per_epoch=60,
-                max_epochs=5,
-                log_every=20,
+                # The evidence is close to its threshold, and machines differ in their last digits.
+                evidence="told",
+                max_epochs=EPOCHS,
             )
         return adiabat.evaluate(
             job,
