@@ -15,7 +15,7 @@ from adiabat.core.errors import AdiabatError
 from adiabat.models import model_paths
 from tests.commands import DOCUMENTS, PAIRS, lines
 from tests.pages import no_page as no_page
-from tests.tiny import save_tiny
+from tests.tiny import save_tiny, save_tiny_reranker
 
 SUITE = """
 [[tasks]]
@@ -46,6 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "train-v1.1.json").write_text(json.dumps({"version": "1.1", "data": [SQUAD]}), encoding="utf-8")
     # Of two blocks: this one has errors to learn from.
     save_tiny(folder / "model", layers=2)
+    save_tiny_reranker(folder / "reranker")
     return folder
 
 

@@ -60,6 +60,12 @@ def label(
 
     Raises:
         AdiabatError: If data, store, models or settings are unusable; then no file is written.
+
+    Example:
+        >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
+        >>> labelled = adiabat.label("train.jsonl", store, "labelled.jsonl", reranker="reranker", model="demo")
+        >>> labelled.report["queries"]
+        20
     """
     chosen = settings_of(LabelSettings, settings, options, section="label", function="label")
     target, name = place_of(out), optional_name(model, "model")
