@@ -266,7 +266,7 @@ def logged(job: str) -> list[tuple[int, float]]:
         (
             {"train": {"loss": {"negatives_per_query": 3}}},
             [
-                "train.loss.negatives_per_query belongs to in_batch_softmax, samtone, pair, triplet, listwise; ",
+                "negatives_per_query belongs to in_batch_softmax, samtone, pair, triplet, listwise; ",
                 "kind is cosine_distance",
             ],
         ),

@@ -122,6 +122,27 @@ def test_two_choices_of_the_advice_are_to_tune(problem: Problem, tmp_path: Path,
     assert f"{mapped.improvement:+.1f} %".replace("-", "\N{MINUS SIGN}") in found.promise()
 
 
+@pytest.mark.parametrize(
+    ("choice", "ends", "tunes"),
+    [
+        ("fuse with BM25", (-1.8, 3.4), True),
+        ("fuse with BM25", (-0.6, 1.9), False),
+        ("leave it", (-0.6, 1.9), False),
+        ("get more data", (-22.2, 4.5), False),
+    ],
+)
+def test_a_job_finds_out_what_a_map_leaves_open_beside_fusion(
+    problem: Problem, tmp_path: Path, choice: Choice, ends: tuple[float, float], tunes: bool
+) -> None:
+    advice = evidence_for(problem.context(), tmp_path, settings_of(), SILENT).advice
+    assert advice is not None
+    target = advice.target
+    assert target.mapped is not None
+    mapped = replace(target.mapped, improvement=0.7, improvement_interval=ends)
+    found = Evidence(replace(advice, choice=choice, datasets=[replace(target, mapped=mapped)]))
+    assert (found.says_tune, "finds out" in found.reason) == (tunes, tunes)
+
+
 @pytest.mark.usefixtures("no_page")
 def test_a_job_keeps_its_start_where_its_evidence_says_so_and_asks_once(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch

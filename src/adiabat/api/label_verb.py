@@ -63,7 +63,8 @@ def label(
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
-        >>> labelled = adiabat.label("train.jsonl", store, "labelled.jsonl", reranker="reranker", model="demo")
+        >>> teacher = {"reranker": "reranker", "model": "demo"}
+        >>> labelled = adiabat.label("train.jsonl", store, "labelled.jsonl", **teacher)
         >>> labelled.report["queries"]
         20
     """

@@ -96,9 +96,9 @@ def _first_rule(
     if target.fused is None and target.mapped is None:
         return "get more data", "Nothing is known of what would help: add texts to the store, or queries."
     possible = []
-    if _may_gain(target.fused):
+    if may_gain(target.fused):
         possible.append(f"Fusion with BM25 may gain {SHARP:.0f} %: {_test(target, fusion_detectable)}.")
-    if _may_gain(target.mapped):
+    if may_gain(target.mapped):
         possible.append(f"A linear map may gain {SHARP:.0f} %: {_test(target, detectable)}.")
     if not possible and (detectable is None or detectable > SHARP):
         possible.append(f"Tuning may gain {SHARP:.0f} %: {_test(target, detectable)}.")
@@ -122,7 +122,7 @@ def _figures(target: AdvisedSet) -> str:
     return f"Gains: {'; '.join(gains) or 'neither of BM25 nor of a linear map was any measured'}."
 
 
-def _may_gain(change: Change | None) -> bool:
+def may_gain(change: Change | None) -> bool:
     """Whether a gain of `SHARP` is not excluded."""
     if change is None or change.improvement_interval is None:
         return False
