@@ -19,6 +19,7 @@ from adiabat.adiabatic.choice import SHARES, Choice, Judges, choose, seconds_to_
 from adiabat.adiabatic.judged_queries import JudgedQueries, choosing_half
 from adiabat.adiabatic.linear_map import PULLS
 from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.config.reader import checked
 from adiabat.config.shared import RetainSection
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError
@@ -276,6 +277,9 @@ def test_retention_sets_need_a_run_that_keeps_by_ranking(
     sets = [(retained.store, retained.data)]
     with pytest.raises(ConfigError, match=r"tune.keep must be ranking with retain.*got both"):
         make(retain=sets, learning_rate=1e-6)
+    # A file that states no recipe takes the usual one, which keeps by ranking.
+    stated = checked(TuneSettings, {"retain": [{"store": retained.store, "data": retained.data}]})
+    assert stated.with_usual_recipe().tune.keep == "ranking"
     settings = by_ranking(retained, keep="both")
     with pytest.raises(ConfigError, match="tune.keep must be ranking"):
         run(problem, tmp_path / "job", settings)

@@ -118,11 +118,6 @@ def require_ready(
         A note if there is nothing to resume; None otherwise.
     """
     require_device_name(settings.run.device)
-    if settings.retain and settings.tune.keep != "ranking":
-        raise ConfigError(
-            f"tune.keep must be ranking with {option('retain')}, which chooses among rankings, got "
-            f"{settings.tune.keep}; set it, or leave the retention sets to {call_of('evaluate')}"
-        )
     # Checked before the data: an omitted setting would otherwise cause faults that do not mention resuming.
     note = require_fitting(
         out, {"job": dict(inputs), **settings.model_dump()}, resume=resume, rules=RULES, unknown=WORDS
@@ -141,8 +136,14 @@ def require_search(out: Path, *, resume: bool) -> str | None:
 
 
 def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
-    """Refuse data and stores that are missing, or swapped with each other."""
+    """Refuse data and stores that are missing or swapped, and retention sets without effect."""
     require_device_name(settings.run.device)
+    # Not where settings are read: the usual recipe is chosen after that.
+    if settings.retain and settings.tune.keep != "ranking":
+        raise ConfigError(
+            f"tune.keep must be ranking with {option('retain')}, which chooses among rankings, got "
+            f"{settings.tune.keep}; set it, or leave the retention sets to {call_of('evaluate')}"
+        )
     refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order=("model", "store", "data"))
     validation = validation_source(settings.data, [inputs["data"]])
     examples = [with_split(inputs["data"], settings.data.split), *filter(None, [validation])]

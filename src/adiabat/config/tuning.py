@@ -410,6 +410,5 @@ class TuneSettings(TuneTables):
     def every_need(self) -> Iterator[Need]:
         """A search finds the rate, and its guard always has a limit; other guards act only with a limit."""
         yield Need("tune.learning_rate", "rate_search", ABSENT)
-        yield Need("retain", "tune.keep", ("ranking",))
         if self.guard is not None and self.rate_search is None:
             yield Need("guard.action", "guard.limit")
