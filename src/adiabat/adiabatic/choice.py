@@ -111,9 +111,9 @@ def choose(
     Returns:
         The choice with the figures of all candidates.
     """
-    judged = [judges.validation, *judges.retained]
+    judged, device = [judges.validation, *judges.retained], start.device
     untuned = [queries.vectors(start) for queries in judged]
-    before = [_scores(queries, vectors, start) for queries, vectors in zip(judged, untuned, strict=True)]
+    before = [queries.scores(vectors, device) for queries, vectors in zip(judged, untuned, strict=True)]
     ways = _maps(start, 0.0, untuned, judges.mapped, seed, watch)
     if tuned is not None:
         shares = [_share(tuned, start, share, judged) for share in SHARES]
@@ -123,7 +123,7 @@ def choose(
         watch.progress("judging candidates", number, len(ways))
         figures = []
         for place, queries in enumerate(judged):
-            after = _scores(queries, way.vectors[place], start)
+            after = queries.scores(way.vectors[place], device)
             confidence = CONFIDENCE if place == 0 else RETAINED
             figures.append(_figure(queries, after, before[place], confidence))
         found.append(replace(way.candidate, figures=tuple(figures)))
@@ -137,10 +137,6 @@ def choose(
         if outside is None:
             return Choice(tower, tuple(found), f"of {len(found)} candidates, {found[place].name} was chosen")
     return Choice(start, tuple(found), "no candidate gained without a loss elsewhere: the start was kept")
-
-
-def _scores(queries: JudgedQueries, vectors: Vectors, start: Encoder) -> Float[np.ndarray, " q"]:
-    return queries.scores(vectors, start.device)
 
 
 def _share(tuned: Encoder, start: Encoder, share: float, judged: Sequence[JudgedQueries]) -> _Way:

@@ -1,6 +1,7 @@
 """Queries that are ranked in a whole store by the measure of verdicts, to judge towers while tuning."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from adiabat.evaluation.systems import identical_documents
 from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.encoder import Encoder
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import Sample, ranking_sample
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.vector_store import Store
@@ -39,7 +41,7 @@ FEWEST_CHOOSING = 20
 """Queries below which a retention set excludes no loss worth the name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JudgedQueries:
     """Queries with relevant documents, ranked against the whole store.
 
@@ -77,7 +79,12 @@ class JudgedQueries:
 
     def sample(self, values: Float[np.ndarray, " q"]) -> Sample:
         """Values of the queries, of which those that share a relevant document are drawn together."""
-        return ranking_sample(MEASURE, values, clusters=query_clusters(self.examples, "documents"))
+        return ranking_sample(MEASURE, values, clusters=self._clusters)
+
+    @cached_property
+    def _clusters(self) -> Clusters | None:
+        """Connected once for all candidates."""
+        return query_clusters(self.examples, "documents")
 
 
 def choosing_half(section: RetainSection, store: Store) -> AddressedSet:

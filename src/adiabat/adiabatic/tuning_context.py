@@ -337,11 +337,18 @@ class TuningContext:
     def judges(self, settings: TuneSettings, objective: StoredDocuments) -> Judges:
         """The queries that choose the result of a run that keeps by ranking."""
         assert objective.judged is not None, "asked of a run that keeps by ranking"
-        order = np.random.default_rng(settings.run.seed).permutation(len(objective.train))
-        drawn = objective.train.take(np.sort(order[:MOST_MAPPED]))
-        tokens = _query_tokens(self.model.query, drawn.queries)
-        mapped = JudgedQueries.of(self.store, drawn, tokens, objective.judged.similarity)
+        seed, similarity = settings.run.seed, objective.judged.similarity
+        # The estimate of their time asks for them too.
+        mapped = self._once(
+            ("mapped", settings.data, seed, similarity), self._mapped, objective.train, seed, similarity
+        )
         return Judges(objective.judged, self.retained(settings), mapped)
+
+    def _mapped(self, train: AddressedSet, seed: int, similarity: Similarity) -> JudgedQueries:
+        """Training queries that linear maps are fitted on."""
+        order = np.random.default_rng(seed).permutation(len(train))
+        drawn = train.take(np.sort(order[:MOST_MAPPED]))
+        return JudgedQueries.of(self.store, drawn, _query_tokens(self.model.query, drawn.queries), similarity)
 
     def _validation(self, tower: Encoder, settings: TuneSettings, listed: AddressedSet) -> Validated:
         # Training on the store's negatives is validated on them too, since listed negatives may all be easy.

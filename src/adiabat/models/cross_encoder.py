@@ -1,12 +1,12 @@
 """Cross-encoders: models that read a query and a document together and give the pair one score."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -19,6 +19,7 @@ from adiabat.models.backbone import Trust, as_model_error, load_tokenizer, requi
 from adiabat.models.loading import FALLBACK_MAX_TOKENS, local_folder
 from adiabat.models.model_paths import directory_of
 from adiabat.models.st_files import UNLIMITED, position_rows
+from adiabat.models.tokens import token_budget_batches
 
 BATCH_TOKENS = 4_096
 """Tokens of a pass, padding included."""
@@ -50,7 +51,7 @@ class CrossEncoder:
         )
         scores = np.empty(len(queries), dtype=np.float32)
         lengths = np.array([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)
-        for rows in _batches(lengths):
+        for rows in token_budget_batches(lengths, BATCH_TOKENS):
             chosen = {name: [values[row] for row in rows.tolist()] for name, values in encoded.items()}
             batch = self.tokenizer.pad(chosen, return_tensors="pt").to(self.model.device)
             scores[rows] = self.model(**batch).logits[:, 0].float().cpu().numpy()
@@ -65,17 +66,6 @@ class CrossEncoder:
             digest.update(name.encode())
             digest.update(weights.detach().cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
-
-
-def _batches(lengths: Int64[np.ndarray, " n"]) -> Iterator[Int64[np.ndarray, " b"]]:
-    """Rows of similar length, each time as many as a pass holds."""
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        # The first row of a batch is its longest.
-        count = max(1, BATCH_TOKENS // int(lengths[order[start]]))
-        yield order[start : start + count]
-        start += count
 
 
 def load_cross_encoder(

@@ -38,21 +38,20 @@ def _panel(shares: Sequence[Candidate]) -> Panel:
     for place, name in enumerate(names):
         # The start changes nothing.
         points = [(0.0, 0.0)]
-        points += [(each.share, _percent(each.figures[place])) for each in reversed(shares)]
+        points += [(each.share, _change(each.figures[place])) for each in reversed(shares)]
         colour = GOOD if place == 0 else shade(place / len(names))
         lines.append(Line(points, name, colour, "o" if place == 0 else "s"))
     kept = [(each.share, "kept", ACCENT) for each in shares if each.kept]
     return Panel(lines, "share of the change", "change in %", down=kept, ticks=(0, 0.25, 0.5, 0.75, 1))
 
 
-def _percent(found: CandidateFigure, difference: float | None = None) -> float:
-    change = found.change if difference is None else difference
-    return 100 * change / found.before if found.before else 0.0
+def _change(found: CandidateFigure) -> float:
+    return found.in_percent(found.change)
 
 
 def _cell(found: CandidateFigure, *, is_target: bool) -> Cell:
     """The change in percent with the lower end that decides."""
-    change, lowest = _percent(found), _percent(found, found.lowest)
+    change, lowest = _change(found), found.in_percent(found.lowest)
     is_sound = found.lowest > 0 if is_target else found.is_retained
     end = f"at least {texts.signed(lowest, decimals=1)}{NO_BREAK}%"
     text = f"{texts.signed(change, decimals=1)}{NO_BREAK}%"

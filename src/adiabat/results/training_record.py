@@ -42,6 +42,10 @@ class CandidateFigure:
     lowest: float
     is_retained: bool
 
+    def in_percent(self, difference: float) -> float:
+        """A difference in percent of the start's mean; 0 over a start of 0."""
+        return 100 * difference / self.before if self.before else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -70,9 +74,9 @@ class Candidate:
 
     @property
     def percent(self) -> float:
-        """The mean change on the validation queries in percent; 0 over a start of 0."""
+        """The mean change on the validation queries in percent."""
         target = self.figures[0]
-        return 100 * target.change / target.before if target.before else 0.0
+        return target.in_percent(target.change)
 
     @property
     def is_sound(self) -> bool:
