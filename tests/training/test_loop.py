@@ -15,7 +15,7 @@ from torch import Tensor
 from adiabat.config.section import OptimizerName
 from adiabat.core.errors import InterruptionError, JobError
 from adiabat.data.batch_sampler import step_seed
-from adiabat.runs.run_log import Keep, read_log
+from adiabat.runs.run_log import Keep, Validation, read_log
 from adiabat.training import checkpoint
 from adiabat.training import loop as loop_module
 from adiabat.training.checkpoint import Limits, read_latest
@@ -126,6 +126,38 @@ def test_a_run_stops_and_leaves_the_weights_of_the_epoch_that_counts(
     assert [("no error in 100 validation pairs" in note) for note in seen.notes] == (
         [True] if not epochs else []
     )
+
+
+@pytest.mark.parametrize(
+    ("later", "ending", "steps"),
+    [
+        # A step and the first validation take a second each: after 12 steps, 19 of 20 seconds have passed.
+        (1.0, 4.0, 13),
+        # Validations that take twice as long: what follows the last step takes 4 more seconds, too.
+        (2.0, 4.0, 9),
+        (2.0, 0.0, 11),
+        # A first validation that sets things up is no promise of a faster ending.
+        (0.5, 4.0, 16),
+    ],
+)
+def test_a_machine_that_slows_down_ends_its_steps_earlier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: float, ending: float, steps: int
+) -> None:
+    now = [0.0]
+
+    class Clocked(Scripted):
+        def loss(self, step: int) -> Tensor:
+            now[0] += 1.0
+            return super().loss(step)
+
+        def validate(self) -> Validation:
+            now[0] += later if self.validated else 1.0
+            return super().validate()
+
+    monkeypatch.setattr(loop_module.time, "monotonic", lambda: now[0])
+    limits = Limits(2, None, None, keep="last", max_seconds=20.0, ending_seconds=ending)
+    outcome = scripted_loop(tmp_path, Clocked([(1.0, 50)]), limits=limits).run()
+    assert (outcome.position.step, outcome.reason) == (steps, "the time limit was reached")
 
 
 # --- What is written ---

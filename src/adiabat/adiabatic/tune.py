@@ -154,7 +154,9 @@ class TuningRun:
         """The loop, which goes on from the newest checkpoint; made after the rate search, which may leave
         checkpoints for it.
         """
-        return _loop(self.objective, self.settings, self.job, self.watch)
+        # Jobs without a time limit, or begun by earlier versions, have no reserve.
+        reserve = read_description(self.job)["job"].get(RESERVE, 0.0)
+        return _loop(self.objective, self.settings, self.job, self.watch, ending_seconds=reserve)
 
     def keep_start(self, why: str) -> "TunedRun":
         """Take no step, and keep the tower as it is; its validation is logged.
@@ -360,8 +362,11 @@ def _decay_note(section: TuneSection) -> str | None:
     return f"tune.weight_decay = {decay:g} has no effect at the learning rate {rate:g} in float32"
 
 
-def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
+def _loop(
+    objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch, *, ending_seconds: float
+) -> Loop:
     section = settings.tune
+    limits = replace(limits_of(settings), ending_seconds=ending_seconds)
 
     def show(position: Position) -> None:
         # A run that stops early takes at least this many epochs.
@@ -378,7 +383,7 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
         label = f"epoch {epoch} of at most {section.max_epochs} ({state})"
         watch.progress(label, position.step, last * section.batches_per_epoch)
 
-    return make_loop(objective, settings, job.folder, limits=limits_of(settings), watch=show, note=watch.note)
+    return make_loop(objective, settings, job.folder, limits=limits, watch=show, note=watch.note)
 
 
 def _result(tuned: TunedRun, *, command: str, expected: tuple[float, float, float] | None) -> Result:

@@ -98,7 +98,8 @@ def train(
             load, settings, group, main_watch, stream_folder=out / STREAM if resume else None
         )
         reserve = fit_into_time(objective, main_watch, started=started)
-        loop = _loop(objective, Job(out), main_watch, seconds=_left(objective, started, reserve))
+        left = _left(objective, started, reserve)
+        loop = _loop(objective, Job(out), main_watch, seconds=left, reserve=reserve)
         rules = replace(RULES, behind=partial(behind, objective.steps))
 
         def claim() -> Job:
@@ -312,8 +313,10 @@ def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     return {**objective.settings.model_dump(), "digests": digests}
 
 
-def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | None) -> Loop:
-    """The loop of a run; `seconds` are left for its steps, None without a limit."""
+def _loop(
+    objective: PairContrast, job: Job, watch: Watch, *, seconds: float | None, reserve: float = 0.0
+) -> Loop:
+    """The loop of a run, with seconds for its steps, None without a limit, and a reserve for what follows."""
     settings = objective.settings
     section, run = settings.train, settings.run
     total = objective.steps
@@ -338,6 +341,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | N
             idle_epochs=section.idle_epochs,
             max_steps=total,
             max_seconds=seconds,
+            ending_seconds=reserve,
             keep="loss" if section.keep == "best" else section.keep,
             max_grad_norm=section.max_grad_norm or None,
             log_every=run.log_every,

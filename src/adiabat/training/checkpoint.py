@@ -43,6 +43,8 @@ class Limits:
         max_steps: Upper limit; it may shorten the last epoch. None leaves it to `max_epochs`.
         max_seconds: Time limit of the whole run, over all resumed parts; the run ends with the first step
             after it. None sets no limit.
+        ending_seconds: Time that is held back for what follows the last step, beside `max_seconds`, at the
+            speed of the first validation; where validations become slower, the run ends earlier.
         keep: Choice of the resulting weights.
         max_grad_norm: Maximum gradient norm; None does not clip.
         log_every: Steps per row of the log.
@@ -58,6 +60,7 @@ class Limits:
     idle_epochs: int | None
     max_steps: int | None = None
     max_seconds: float | None = None
+    ending_seconds: float = 0.0
     keep: Keep = "both"
     max_grad_norm: float | None = None
     log_every: int = 50

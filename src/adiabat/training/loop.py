@@ -139,6 +139,8 @@ class Loop:
         )
         self._clock = self._saved_at = time.monotonic()
         self._late = False
+        # Of the first and of the last validation of this process.
+        self._validation_seconds: tuple[float, float] | None = None
 
     def run(self, *, resume: bool = False) -> Outcome:
         """Train, and leave the best epoch's weights in the module."""
@@ -298,7 +300,15 @@ class Loop:
     def _look_at_the_clock(self) -> None:
         """Check the time limit, in all processes at the same step."""
         if (limit := self.limits.max_seconds) is not None:
-            self._late = self.processes.any(self._elapsed() >= limit)
+            ending_slowed_by = (self._slowdown() - 1) * self.limits.ending_seconds
+            self._late = self.processes.any(self._elapsed() + ending_slowed_by >= limit)
+
+    def _slowdown(self) -> float:
+        """Time of the last validation as a multiple of the first one's, at least 1."""
+        if self._validation_seconds is None:
+            return 1.0
+        first, last = self._validation_seconds
+        return max(1.0, last / first)
 
     def _log_step(self, rate: float) -> None:
         self._require_sound_so_far()
@@ -347,7 +357,11 @@ class Loop:
         )
 
     def _validation(self) -> Validation:
+        begun = time.monotonic()
         validation = self.objective.validate()
+        seconds = time.monotonic() - begun
+        first = seconds if self._validation_seconds is None else self._validation_seconds[0]
+        self._validation_seconds = first, seconds
         if not math.isfinite(validation.loss):
             step = self.position.step
             advice = (
