@@ -5,7 +5,6 @@ It is mining whose candidates and positives a reranker scores; all that mining d
 dropped here too.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,28 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.dataset_settings import Bm25Section, LabelSettings, MineSection
-from adiabat.core.disk import make_folder, remove
-from adiabat.core.errors import AdiabatError, DataError, StoreError
-from adiabat.core.files import is_there, reading, sole_writer, write_text, writing_to
+from adiabat.core.errors import DataError, StoreError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.provenance import now, versions
 from adiabat.core.text import counted
 from adiabat.core.wording import option
 from adiabat.mining.candidates import DenseSource, LexicalSource, RerankedSource
 from adiabat.mining.mine import Loader, digest_of_corpus, lexical_index, mine_blocks, vectors_of, with_rows
-from adiabat.mining.mine_checks import bare_path, require_free, statistics_path, working_folder
-from adiabat.mining.mined_file import STATE_FILE, MinedRows, row_of
+from adiabat.mining.mine_checks import require_free
+from adiabat.mining.mined_file import MinedRows, Statistics, row_of, working_in
 from adiabat.mining.miner import MinedQuery, Miner
-from adiabat.mining.mining_queries import Documents, MiningQueries, queries_in_corpus, read_queries
+from adiabat.mining.mining_queries import Documents, queries_in_corpus, read_queries
 from adiabat.models.cross_encoder import load_cross_encoder
 from adiabat.models.device import device_of
 from adiabat.store.vector_store import Store
 
 BLOCK_QUERIES = 16
 """Queries between two commits; a cross-encoder takes seconds for each."""
-
-FORMAT = 1
-"""Format of the statistics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,50 +85,49 @@ def label(
     require_free(out, None)
     corpus = _with_texts(store)
     examples = read_queries(data, settings.data)
-    folder = working_folder(out)
-    with writing_to(folder):
-        make_folder(folder)
-    with sole_writer(folder):
-        try:
-            queries = queries_in_corpus(
-                examples, corpus, settings.data, corpus_name=str(store), keep_listed=False
+    with working_in(out) as folder:
+        queries = queries_in_corpus(
+            examples, corpus, settings.data, corpus_name=str(store), keep_listed=False
+        )
+        for note in queries.notes:
+            watch.note(note)
+        vectors = vectors_of(model or corpus.manifest.encoder, store, settings.encoder, load)
+        assert vectors is not None
+        judge = load_cross_encoder(
+            reranker,
+            device=device_of(settings.run.device),
+            max_tokens=settings.label.max_tokens,
+            named_by=option("reranker"),
+        )
+        index = lexical_index(Bm25Section(), corpus, folder / "bm25", watch)
+        dense = DenseSource.of(with_rows(vectors, corpus, str(store)))
+        source = RerankedSource(LexicalSource(index), dense, judge, corpus.texts)
+        plan = {
+            "settings": settings.model_dump(mode="json"),
+            "data": queries.digest(),
+            "store": corpus.manifest.sha256,
+            "corpus": digest_of_corpus(corpus),
+            "model": vectors.model.fingerprint("query").to_json(),
+            "reranker": judge.digest(),
+            "block": BLOCK_QUERIES,
+        }
+        rows = MinedRows.open(folder, plan)
+        miner = Miner(corpus, queries, source, _all_of(settings.label.depth))
+        mine_blocks(miner, rows, [corpus], watch, size=BLOCK_QUERIES, label="labelling", written=_scored_row)
+        origin = {"command": command, "data": data, "store": str(store), "reranker": reranker}
+        if not rows.sizes[0]:
+            raise DataError(
+                f"{out} must hold at least one query, got none with a negative; add documents to the store"
             )
-            for note in queries.notes:
-                watch.note(note)
-            vectors = vectors_of(model or corpus.manifest.encoder, store, settings.encoder, load)
-            assert vectors is not None
-            judge = load_cross_encoder(
-                reranker,
-                device=device_of(settings.run.device),
-                max_tokens=settings.label.max_tokens,
-                named_by=option("reranker"),
-            )
-            index = lexical_index(Bm25Section(), corpus, folder / "bm25", watch)
-            dense = DenseSource.of(with_rows(vectors, corpus, str(store)))
-            source = RerankedSource(LexicalSource(index), dense, judge, corpus.texts)
-            plan = {
-                "settings": settings.model_dump(mode="json"),
-                "data": queries.digest(),
-                "store": corpus.manifest.sha256,
-                "corpus": digest_of_corpus(corpus),
-                "model": vectors.model.fingerprint("query").to_json(),
-                "reranker": judge.digest(),
-                "block": BLOCK_QUERIES,
-            }
-            rows = MinedRows.open(folder, plan)
-            miner = Miner(corpus, queries, source, _all_of(settings.label.depth))
-            mine_blocks(
-                miner, rows, [corpus], watch, size=BLOCK_QUERIES, label="labelling", written=_scored_row
-            )
-            origin = {"command": command, "data": data, "store": str(store), "reranker": reranker}
-            labelling = _finish(out, rows, origin, settings, queries, time.monotonic() - start)
-        except AdiabatError:
-            # Without a finished block there is nothing to resume.
-            if not is_there(folder / STATE_FILE):
-                remove(folder)
-            raise
-        remove(folder)
-    return labelling
+        statistics = rows.finish(
+            out,
+            origin,
+            settings,
+            seconds=time.monotonic() - start,
+            notes=queries.notes,
+            device=settings.run.device,
+        )
+    return Labelling(out, statistics.path, statistics.report)
 
 
 def _with_texts(path: Path) -> Store:
@@ -162,39 +154,5 @@ def _scored_row(mined: MinedQuery, corpus: Documents, *, ids: bool) -> dict[str,
 
 def labelled_before(out: Path) -> Labelling:
     """The result of a call that is finished."""
-    stats = statistics_path(out)
-    with reading(stats, remedy="remove it and the file of scores, and label again"):
-        return Labelling(out, stats, json.loads(stats.read_text(encoding="utf-8")))
-
-
-def _finish(
-    out: Path,
-    rows: MinedRows,
-    origin: dict[str, Any],
-    settings: LabelSettings,
-    queries: MiningQueries,
-    seconds: float,
-) -> Labelling:
-    """Write the statistics, and move the file of scores to its name."""
-    counts = rows.counts.report()
-    if not counts["written"]:
-        raise DataError(
-            f"{out} must hold at least one query, got none with a negative; add documents to the store"
-        )
-    bare = bare_path(out) if rows.sizes[1] else None
-    report = {
-        "format": FORMAT,
-        "created": now(),
-        "seconds": round(seconds, 3),
-        **origin,
-        "without_negatives": None if bare is None else bare.name,
-        "notes": list(queries.notes),
-        **counts,
-        "settings": settings.recorded(),
-        "versions": versions(settings.run.device),
-    }
-    stats = statistics_path(out)
-    # The statistics are there before the file: a finished file always has some.
-    write_text(json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n", stats)
-    rows.publish(out, bare)
-    return Labelling(out, stats, report)
+    found = Statistics.of(out, remedy="remove it and the file of scores, and label again")
+    return Labelling(out, found.path, found.report)

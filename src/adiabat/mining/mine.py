@@ -2,7 +2,6 @@
 statistics.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -15,24 +14,20 @@ from jaxtyping import Float32
 
 from adiabat.config.dataset_settings import Bm25Section, MineSettings
 from adiabat.config.shared import EmbedDataSection, EncoderSection
-from adiabat.core.disk import make_folder, remove
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, StoreError
-from adiabat.core.files import is_store, is_there, reading, sole_writer, write_text, writing_to
+from adiabat.core.disk import make_folder
+from adiabat.core.errors import ConfigError, DataError, StoreError
+from adiabat.core.files import is_store, sole_writer, writing_to
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
 from adiabat.core.wording import positional
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Fingerprint, Side
 from adiabat.mining.candidates import CandidateSource, DenseSource, FusedSource, LexicalSource, Vectors
 from adiabat.mining.mine_checks import (
-    bare_path,
     require_free,
     require_source,
-    statistics_path,
-    working_folder,
 )
-from adiabat.mining.mined_file import STATE_FILE, MinedRows, row_of, summary_lines
+from adiabat.mining.mined_file import MinedRows, Statistics, row_of, summary_lines, working_in
 from adiabat.mining.miner import Miner
 from adiabat.mining.mining_queries import (
     Documents,
@@ -51,7 +46,6 @@ from adiabat.store.vector_store import Store
 
 BLOCK_QUERIES = 1024
 """Queries between two commits; a store is read once for each such block."""
-STATS_FORMAT = 1
 
 Loader = Callable[[str, EncoderSection], DualEncoder]
 """From a MODEL's name and its settings to its towers."""
@@ -129,44 +123,43 @@ def mine(
     examples = read_queries(data, settings.data)
     if index is not None:
         make_directory(index, setting="index")
-    folder = working_folder(out)
-    # A folder of the caller outlives the run; one inside the working folder is removed with it.
-    corpus_folder = index or folder / "corpus"
-    with writing_to(folder):
-        make_folder(folder)
-        make_folder(corpus_folder)
-    with sole_writer(folder), sole_writer(corpus_folder) if index else nullcontext():
-        try:
-            ranker = vectors_of(model, store, settings.encoder, load)
-            judge = None
-            if settings.judge is not None:
-                judge = vectors_of(settings.judge.model, settings.judge.store, EncoderSection(), load)
-            documents = _documents(corpus, corpus_folder, settings.corpus, replaceable=index is None)
-            ranker = ranker and with_rows(ranker, documents, corpus)
-            judge = judge and with_rows(judge, documents, corpus)
-            miner = _miner(examples, documents, ranker, judge, corpus_folder, corpus, settings, watch)
-            models = [vectors for vectors in (ranker, judge) if vectors]
-            rows = MinedRows.open(folder, _plan(settings, miner.queries, documents, models))
-            read = [documents, *(vectors.store for vectors in models)]
-            stores = [store for store in read if isinstance(store, Store)]
-            mine_blocks(miner, rows, stores, watch, size=BLOCK_QUERIES)
-            origin = {
-                "command": command,
-                "data": data,
-                "corpus": corpus,
-                "model": model,
-                "store": None if store is None else str(store),
-            }
-            if ranker is not None:
-                origin["similarity"] = ranker.similarity
-            mining = _finish(out, rows, origin, settings, miner.queries.notes, time.monotonic() - start)
-        except AdiabatError:
-            # Without a finished block there is nothing to resume.
-            if not is_there(folder / STATE_FILE):
-                remove(folder)
-            raise
-        remove(folder)
-    return mining
+    with working_in(out) as folder, nullcontext() if index is None else sole_writer(index):
+        # A folder of the caller outlives the run; one inside the working folder is removed with it.
+        corpus_folder = index or folder / "corpus"
+        with writing_to(corpus_folder):
+            make_folder(corpus_folder)
+        ranker = vectors_of(model, store, settings.encoder, load)
+        judge = None
+        if settings.judge is not None:
+            judge = vectors_of(settings.judge.model, settings.judge.store, EncoderSection(), load)
+        documents = _documents(corpus, corpus_folder, settings.corpus, replaceable=index is None)
+        ranker = ranker and with_rows(ranker, documents, corpus)
+        judge = judge and with_rows(judge, documents, corpus)
+        miner = _miner(examples, documents, ranker, judge, corpus_folder, corpus, settings, watch)
+        models = [vectors for vectors in (ranker, judge) if vectors]
+        rows = MinedRows.open(folder, _plan(settings, miner.queries, documents, models))
+        read = [documents, *(vectors.store for vectors in models)]
+        stores = [store for store in read if isinstance(store, Store)]
+        mine_blocks(miner, rows, stores, watch, size=BLOCK_QUERIES)
+        origin = {
+            "command": command,
+            "data": data,
+            "corpus": corpus,
+            "model": model,
+            "store": None if store is None else str(store),
+        }
+        if ranker is not None:
+            origin["similarity"] = ranker.similarity
+        _require_rows(rows, out, settings)
+        statistics = rows.finish(
+            out,
+            origin,
+            settings,
+            seconds=time.monotonic() - start,
+            notes=miner.queries.notes,
+            device="cpu",
+        )
+    return _mining(out, statistics, settings)
 
 
 def vectors_of(
@@ -332,46 +325,21 @@ def mine_blocks(
 
 def mined_before(out: Path, settings: MineSettings) -> Mining:
     """The result of a call that is finished."""
-    stats = statistics_path(out)
-    with reading(stats, remedy="remove it and the mined file, and mine again"):
-        report = json.loads(stats.read_text(encoding="utf-8"))
-        bare = None if report["without_negatives"] is None else out.with_name(report["without_negatives"])
-        return Mining(
-            out, bare, stats, report, summary_lines(report, wanted=settings.mine.negatives_per_query)
-        )
+    return _mining(out, Statistics.of(out, remedy="remove it and the mined file, and mine again"), settings)
 
 
-def _finish(
-    out: Path,
-    rows: MinedRows,
-    origin: dict[str, Any],
-    settings: MineSettings,
-    notes: Sequence[str],
-    seconds: float,
-) -> Mining:
-    """Write the statistics, and move the mined file to its name."""
-    counts, wanted = rows.counts.report(), settings.mine.negatives_per_query
-    if not counts["written"]:
-        if settings.mine.too_few == "keep":
-            need, advice = "a negative", "lower the margins, or raise mine.depth"
-        else:
-            need = f"mine.negatives_per_query = {wanted} negatives"
-            advice = "lower it or the margins, raise mine.depth, or set mine.too_few = keep"
-        raise DataError(f"{out} must hold at least one query, got none with {need}; {advice}")
-    stats = statistics_path(out)
-    bare = bare_path(out) if rows.sizes[1] else None
-    report = {
-        "format": STATS_FORMAT,
-        "created": now(),
-        "seconds": round(seconds, 3),
-        **origin,
-        "without_negatives": None if bare is None else bare.name,
-        "notes": list(notes),
-        **counts,
-        "settings": settings.recorded(),
-        "versions": versions("cpu"),
-    }
-    # The statistics are there before the file: a finished file always has some.
-    write_text(json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n", stats)
-    rows.publish(out, bare)
-    return Mining(out, bare, stats, report, summary_lines(report, wanted=wanted))
+def _mining(out: Path, statistics: Statistics, settings: MineSettings) -> Mining:
+    lines = summary_lines(statistics.report, wanted=settings.mine.negatives_per_query)
+    return Mining(out, statistics.without_negatives, statistics.path, statistics.report, lines)
+
+
+def _require_rows(rows: MinedRows, out: Path, settings: MineSettings) -> None:
+    """Refuse a file without any query."""
+    if rows.sizes[0]:
+        return
+    if settings.mine.too_few == "keep":
+        need, advice = "a negative", "lower the margins, or raise mine.depth"
+    else:
+        need = f"mine.negatives_per_query = {settings.mine.negatives_per_query} negatives"
+        advice = "lower it or the margins, raise mine.depth, or set mine.too_few = keep"
+    raise DataError(f"{out} must hold at least one query, got none with {need}; {advice}")

@@ -5,23 +5,43 @@ end.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Float32, Int64
 
-from adiabat.core.disk import appending_to, move, new_file, remove, shorten, sync
-from adiabat.core.files import MISMATCH, is_there, read_json, reading, write_json, writing_to
+from adiabat.config.section import Section
+from adiabat.core.disk import appending_to, make_folder, move, new_file, remove, shorten, sync
+from adiabat.core.errors import AdiabatError
+from adiabat.core.files import (
+    MISMATCH,
+    is_there,
+    read_json,
+    reading,
+    sole_writer,
+    write_json,
+    write_text,
+    writing_to,
+)
 from adiabat.core.formats import FORMAT, Format, rebuilt
+from adiabat.core.provenance import now, versions
 from adiabat.core.text import counted, cut
 from adiabat.core.wording import again
 from adiabat.mining.candidates import MEANING, PASSED, REASONS, code_of
-from adiabat.mining.mine_checks import CODECS, ending_of, refuse_existing
+from adiabat.mining.mine_checks import (
+    CODECS,
+    bare_path,
+    ending_of,
+    refuse_existing,
+    statistics_path,
+    working_folder,
+)
 from adiabat.mining.miner import MinedQuery, query_number
 from adiabat.mining.mining_queries import Documents
 from adiabat.store.manifest import COPY_BYTES
@@ -259,6 +279,33 @@ class MiningState:
         return rebuilt(cls, record, path, remedy=remedy)
 
 
+STATISTICS_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The file of the statistics beside a mined file.
+
+    Attributes:
+        path: Its place.
+        report: Its content.
+        without_negatives: File of the queries without negatives; None if all have some.
+    """
+
+    path: Path
+    report: dict[str, Any]
+    without_negatives: Path | None
+
+    @classmethod
+    def of(cls, out: Path, *, remedy: str) -> Self:
+        """Those of a finished file."""
+        path = statistics_path(out)
+        with reading(path, remedy=remedy):
+            report = json.loads(path.read_text(encoding="utf-8"))
+            bare = report["without_negatives"]
+            return cls(path, report, None if bare is None else out.with_name(bare))
+
+
 @dataclass(slots=True)
 class MinedRows:
     """The rows mined so far, in a working folder.
@@ -323,6 +370,39 @@ class MinedRows:
             self.sizes[index] += len(content)
             self.hashes[index].update(content)
 
+    def finish(
+        self,
+        out: Path,
+        origin: Mapping[str, Any],
+        settings: Section,
+        *,
+        seconds: float,
+        notes: Sequence[str],
+        device: str,
+    ) -> Statistics:
+        """Write the statistics, and move the file of rows to its name.
+
+        Args:
+            origin: Fields of the statistics: the call and its inputs.
+        """
+        bare = bare_path(out) if self.sizes[1] else None
+        report = {
+            "format": STATISTICS_FORMAT,
+            "created": now(),
+            "seconds": round(seconds, 3),
+            **origin,
+            "without_negatives": None if bare is None else bare.name,
+            "notes": list(notes),
+            **self.counts.report(),
+            "settings": settings.recorded(),
+            "versions": versions(device),
+        }
+        written = Statistics(statistics_path(out), report, bare)
+        # The statistics are there before the file: a finished file always has some.
+        write_text(json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n", written.path)
+        self.publish(out, bare)
+        return written
+
     def publish(self, out: Path, bare: Path | None) -> None:
         """Compress the files and move them to their names; that of rows without negatives first, if there are
         any (`bare`).
@@ -348,6 +428,26 @@ class MinedRows:
                 sink.write(block)
         sync(path)
         return path
+
+
+@contextmanager
+def working_in(out: Path) -> Iterator[Path]:
+    """The working folder of a file that is mined, held by this process.
+
+    It is removed at the end, and after an error before the first finished block, without which there is
+    nothing to resume.
+    """
+    folder = working_folder(out)
+    with writing_to(folder):
+        make_folder(folder)
+    with sole_writer(folder):
+        try:
+            yield folder
+        except AdiabatError:
+            if not is_there(folder / STATE_FILE):
+                remove(folder)
+            raise
+        remove(folder)
 
 
 def _truncate(path: Path, size: int, sha256: str, remedy: str) -> "hashlib._Hash":
