@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from adiabat.core.text import MINUS, counted, integer, two_digits
+from adiabat.core.wording import call_of
 from adiabat.results.advice_result import AdvisedSet, Choice
 from adiabat.results.evaluation_result import Change
 
@@ -86,6 +87,8 @@ def _first_rule(
         if mapped >= WORTH:
             also = "and a linear map of the query vectors on documents that it was not fitted on."
             return "fuse with BM25, then tune", f"{gains}, {also}"
+        if may_gain(target.mapped):
+            gains += f". Tuning may gain too: {call_of('tune')} finds out in its first epochs"
         return "fuse with BM25", f"{gains}."
     if mapped >= WORTH:
         gains = "A linear map of the query vectors gains on documents that it was not fitted on."

@@ -60,8 +60,7 @@ class Evidence:
         """The recommendation with its reason."""
         if self.advice is None:
             return self.fault
-        found_out = " Tuning may gain too, which the job finds out." if self.is_open else ""
-        return f"{self.advice.choice}. {self.advice.reason}{found_out}"
+        return f"{self.advice.choice}. {self.advice.reason}"
 
     @property
     def mapped(self) -> Change | None:
