@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,14 @@ from adiabat.core.ragged import Ragged
 from adiabat.evaluation import ranking
 from adiabat.evaluation.ranking import (
     Counts,
+    FusedRanker,
     PositiveRanks,
     Ranker,
-    fused_ranks,
     rank_in_lists,
     rank_in_store,
     tied_positives_last,
 )
+from adiabat.store.fusion import FusedCandidates
 from adiabat.store.search import Hits
 from tests.evaluation.given_ranker import GivenRanker, asked
 
@@ -174,35 +174,47 @@ def test_an_increasing_map_of_scores_changes_nothing() -> None:
     assert np.array_equal(one.counts.errors, other.counts.errors)
 
 
-def test_fusion_is_that_of_its_formula_in_fractions_and_ties_are_lost() -> None:
-    generator = np.random.default_rng(0)
-    first, second = (np.stack([generator.permutation(15)[:8] for _ in range(QUERIES)]) for _ in range(2))
-    second[::3, 5:] = -1
-    positives = [generator.permutation(15)[: 1 + number % 3].tolist() for number in range(QUERIES)]
-    grades = [generator.integers(1, 3, len(one)).tolist() for one in positives]
-    found = fused_ranks([first, second], asked(positives, grades=grades))
-    tied = 0
-    for number, near in enumerate(positives):
-        scores: dict[int, Fraction] = {}
-        for ranking_of in (first[number], second[number]):
-            for place, row in enumerate(ranking_of[ranking_of >= 0].tolist(), start=1):
-                scores[row] = scores.get(row, Fraction(0)) + Fraction(1, 60 + place)
-        grade_of = dict(zip(near, grades[number], strict=True))
-        order = sorted(scores, key=lambda row: (-scores[row], grade_of.get(row, 0)))
-        tied += len(set(scores.values())) < len(scores)
-        places = found.ranks[number][found.ranks[number] < found.retrieved[number]].tolist()
-        assert sorted(places) == sorted(order.index(row) for row in near if row in scores)
-        assert found.retrieved[number] == len(scores)
-    # Places that two rankings swap tie exactly.
-    assert tied > QUERIES // 2
+def fused_of(seed: int) -> tuple[FusedRanker, np.ndarray]:
+    """A ranker of two tables of scores, of which each query has five to eight candidates, and its scores."""
+    generator = np.random.default_rng(seed)
+    tables = [generator.integers(0, 4, (QUERIES, DOCUMENTS)).astype(np.float32) for _ in range(2)]
+    rows = np.stack([np.sort(generator.permutation(DOCUMENTS)[:8]) for _ in range(QUERIES)])
+    rows[::2, :3] = -1
+    dense, lexical = map(GivenRanker, tables)
+    everything = slice(0, QUERIES)
+    candidates = FusedCandidates(rows, dense.scores(everything, rows), lexical.scores(everything, rows))
+    ranker = FusedRanker(dense, lexical, candidates, 0.7)  # type: ignore[arg-type]
+    table = np.full((QUERIES, DOCUMENTS), -np.inf, dtype=np.float32)
+    for number, (own, scores) in enumerate(zip(rows, candidates.fused(0.7), strict=True)):
+        table[number, own[own >= 0]] = scores[own >= 0]
+    return ranker, table
 
 
-def test_fusion_by_hand() -> None:
-    # Ranks 1 and 3, 2 and 1, 3 and absent, absent and 2: document 1 has 1/62 + 1/61, document 0 has 1/61 +
-    # 1/63.
-    rankings = [np.array([[0, 1, 2]]), np.array([[1, 3, 0]])]
-    ranks = [fused_ranks(rankings, asked([[row]])).ranks[0].tolist() for row in range(5)]
-    assert ranks == [[1], [0], [3], [2], [4]]
+def test_ranks_of_a_fusion_are_those_of_its_candidates_and_ties_are_lost() -> None:
+    ranker, table = fused_of(1)
+    _, positives, grades, _, aside = drawn(2)
+    data = asked(positives, grades=grades)
+    removed = np.array([4])
+    kept = [[row for row in near if row != 4] or [(near[0] + 1) % DOCUMENTS] for near in positives]
+    for examples, without in ((data, None), (asked(kept), removed)):
+        found = rank_in_store(ranker, examples, Ragged.of(aside), SILENT, removed=without)
+        expected = rank_in_store(
+            GivenRanker(table, min_score=FusedRanker.min_score),
+            examples,
+            Ragged.of(aside),
+            SILENT,
+            removed=without,
+        )
+        assert np.array_equal(found.ranks.values, expected.ranks.values)
+        assert np.array_equal(found.retrieved, expected.retrieved)
+        assert np.array_equal(found.counts.errors, expected.counts.errors)
+        assert np.array_equal(found.counts.pairs, expected.counts.pairs)
+        if without is not None:
+            assert np.array_equal(found.above, expected.above)
+    # A document that is no candidate is not retrieved; among listed documents it has a score.
+    rows = np.tile(np.arange(DOCUMENTS), (QUERIES, 1))
+    assert np.array_equal(ranker.scores(slice(0, QUERIES), rows), table)
+    assert np.isfinite(replace(ranker, in_lists=True).scores(slice(0, QUERIES), rows)).all()
 
 
 def test_a_positive_is_the_last_of_its_ties_wherever_it_lies_in_the_store() -> None:

@@ -57,9 +57,9 @@ def advise(
     """Recommend before tuning: leave it, fuse with BM25, tune the query tower, get more data, or re-embed
     with a better model.
 
-    Measures nDCG@10 of the untuned model, of BM25, of their reciprocal-rank fusion (Cormack, Clarke and
-    Buettcher 2009), and of a linear map of the query vectors by cross-validation. No model is tuned and
-    nothing is written but the result.
+    Measures nDCG@10 of the untuned model, of BM25, of their fusion (Bruch, Gai and Ingber 2023), and of a
+    linear map of the query vectors by cross-validation. No model is tuned, and nothing is written but the
+    result and the BM25 index in the store.
 
     Args:
         model: Model that tuning would start from; its query tower encodes the queries.

@@ -47,6 +47,7 @@ from adiabat.runs.output_dir import claimed, require_own, write_report
 from adiabat.runs.run_config import Job, is_job
 from adiabat.stats.ranking_measures import require_report
 from adiabat.store.addressing import AddressedSet
+from adiabat.store.analysers import analyser_of
 from adiabat.store.vector_store import Store, refuse_swapped
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ def evaluate(
     # The split is that of the target; a retention set names its own behind its path.
     splits = [split or chosen.data.split, *[None] * (len(sets) - 1)]
     require_sets(sets, splits, chosen.data.columns.given())
+    analyser_of(chosen.fuse.stemmer)
     queries = [None if log is None else read_query_log(log) for log in logs]
     require_reachable(*models)
     tuning = _training_record(model)
@@ -166,6 +168,8 @@ def evaluate(
     others = [Store.open(path) for path in dict.fromkeys(named_stores)]
     with asked.carried_out(progress) as call, claimed(folder):
         datasets = _read(sets, splits, queries, chosen, others, has_verdicts=baseline is not None)
+        if chosen.fuse.by is not None:
+            _require_texts(datasets)
         if baseline is not None:
             _judge_sizes(datasets, fail_on, call.watch)
         result, scores = _measured(
@@ -179,6 +183,15 @@ def evaluate(
             with replacing_scores(scores, folder, models=names):
                 replace_report(result, folder, call.watch, of="evaluation")
     return with_page(result, folder)
+
+
+def _require_texts(datasets: "Sequence[Dataset]") -> None:
+    """Refuse stores without texts, whose rankings cannot be fused."""
+    from adiabat.store.own_bm25 import require_texts
+
+    for dataset in datasets:
+        if not isinstance(dataset.examples, LanguageGridSet):
+            require_texts(dataset.store)
 
 
 def _judge_sizes(datasets: "Sequence[Dataset]", fail_on: FailOn | None, watch: Watch) -> None:
@@ -222,7 +235,7 @@ def _measured(
         further=loaded[1:end],
         trained=[trained_by(name_of(entry)) for entry in models],
         settings=settings,
-        title=f"{loaded[0].name} on {datasets[0].examples.name}",
+        title=f"{settings.fuse.named(loaded[0].name)} on {datasets[0].examples.name}",
         command=call.command,
         watch=call.watch,
         save_scores=scores.append,

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adiabat.api.arguments import PathLike, SettingsLike, path_of, require_model, settings_of, wrong_type
-from adiabat.api.call import one_line
-from adiabat.config.shared import SearchSettings, require_device_name
+from adiabat.api.call import called, one_line
+from adiabat.config.shared import FusionSection, SearchSettings, require_device_name
 from adiabat.core.errors import DataError
 from adiabat.core.text import IN_WORDS, cut
 from adiabat.core.wording import positional
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Hit
 from adiabat.results.record import frame_of
+from adiabat.store.analysers import analyser_of
 from adiabat.store.vector_store import Store, refuse_swapped, require_count, require_readable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from adiabat.store.fusion import Fusion
 
 SHOWN_CHARACTERS = 120
 """Maximum characters of a document in `SearchResult.summary`."""
@@ -126,15 +129,19 @@ def search(
     refuse_swapped(folder, query, order=("store", "query"))
     require_device_name(chosen.run.device)
     require_readable(folder)
+    analyser_of(chosen.fuse.stemmer)
     require_names(*models)
     require_reachable(*models)
     opened = Store.open(folder)
+    # Before any model is loaded, which takes longer.
+    fusion = _fusion(opened, chosen.fuse)
     hits: dict[str, list[Hit]] = {}
     # A model that is named twice is shown once; two models in memory may share a name.
     distinct = {str(entry) if isinstance(entry, str | Path) else id(entry): entry for entry in models}
     for entry in distinct.values():
         # In the order of the call; the first model's hits are those of the sequence.
-        hits[_free_name(name_of(entry), hits)] = _hits(opened, query, entry, k, chosen)
+        name = _free_name(chosen.fuse.named(name_of(entry)), hits)
+        hits[name] = _hits(opened, query, entry, k, chosen, fusion)
     opened.require_unchanged()
     return SearchResult(query, hits)
 
@@ -145,17 +152,32 @@ def _free_name(name: str, names_in_use: Collection[str]) -> str:
     return next(candidate for candidate in names if candidate not in names_in_use)
 
 
-def _hits(store: Store, query: str, model: Model, k: int, settings: SearchSettings) -> list[Hit]:
+def _fusion(store: Store, section: FusionSection) -> "Fusion | None":
+    if section.by is None:
+        return None
+    from adiabat.store.own_bm25 import own_fusion
+
+    # The first search of a store builds its index, which takes a while.
+    with called("search", None) as call:
+        return own_fusion(store, section, call.watch)
+
+
+def _hits(
+    store: Store, query: str, model: Model, k: int, settings: SearchSettings, fusion: "Fusion | None"
+) -> list[Hit]:
     # Imported after the checks: torch takes seconds to load.
+    from adiabat.evaluation.systems import System
     from adiabat.models.model_names import load
-    from adiabat.store.search import hits_of, search
+    from adiabat.store.search import hits_of
 
     towers = load(model, settings=settings.encoder, device=settings.run.device)
     store.require_encoder(towers.fingerprint("document"), who=towers.name)
     # In full precision, since one text costs little.
     vectors = towers.encode([query], side="query", precision="fp32")
-    hits = search(store, vectors, k, similarity=towers.ranks_by, device=towers.query.device)
-    return hits_of(store, hits, 0, np.empty(0, dtype=np.int64), similarity=towers.ranks_by)
+    hits = System(towers, store, fusion).search([query], vectors, k, similarity=towers.ranks_by)
+    # A fused score is no similarity.
+    similarity = "" if fusion is not None else towers.ranks_by
+    return hits_of(store, hits, 0, np.empty(0, dtype=np.int64), similarity=similarity)
 
 
 def _lines(name: str, hits: Sequence[Hit]) -> Iterator[str]:

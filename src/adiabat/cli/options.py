@@ -149,6 +149,12 @@ DEVICE = setting(
 )
 SPLIT = setting("data.split", "--split", "NAME", "Split of a BEIR folder or hub data set (data.split).")
 BASELINE = option("--baseline", "MODEL", "Model to compare with.")
+FUSE = setting(
+    "fuse.by",
+    "--fuse",
+    "BM25",
+    "Fuse the ranking by vectors with that of bm25, or of bm25:LANGUAGE with words cut to stems (fuse.by).",
+)
 RESUME = switch("--resume", "Continue the interrupted run in --out.")
 EXIST_OK = switch(
     "--exist-ok", "End at once where --out holds the result of this very command; refuse that of another."

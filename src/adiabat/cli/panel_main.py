@@ -14,6 +14,7 @@ from adiabat.cli.options import (
     CONFIG,
     DEVICE,
     EXIST_OK,
+    FUSE,
     RESUME,
     SET,
     SPLIT,
@@ -323,6 +324,13 @@ def _say_chosen(record: "TrainingRecord") -> None:
         "Document vectors of the baseline, if its document tower differs; repeatable.",
         list[Path],
     ),
+    FUSE,
+    setting(
+        "fuse.baseline",
+        "--baseline-fuse",
+        "none",
+        "Rank the baseline by vectors alone (fuse.baseline). Default: same.",
+    ),
     RETAIN,
     option(
         "--unlabelled",
@@ -391,6 +399,8 @@ NOT_OF_SUITES = (
     "--baseline-store",
     "--retain",
     "--unlabelled",
+    "--fuse",
+    "--baseline-fuse",
     "--fail-on",
     "--power",
     "--config",
@@ -430,6 +440,7 @@ def _count(text: str | int) -> int:
     argument("QUERY", "One text."),
     required("--model", "MODEL", "Model whose query tower encodes the query.", str),
     option("--compare", "MODEL", "Show this model's results too; repeatable.", list[str]),
+    FUSE,
     Option(
         "k", int, "-k", typer.Option("-k", metavar="N", parser=_count, help="Number of results."), default=10
     ),

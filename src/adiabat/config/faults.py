@@ -142,7 +142,9 @@ def _unknown_phrase(key: str, known: Sequence[str]) -> str:
         for names in (siblings, below, everywhere)
         for match in difflib.get_close_matches(name, names, n=1)
     ]
-    listing = _listing(name, siblings) if siblings else f"the tables are {', '.join(sorted(sections))}"
+    # Beside tables there is none, but those that a value may stand for.
+    is_in_table = bool(section and siblings)
+    listing = _listing(name, siblings) if is_in_table else f"the tables are {', '.join(sorted(sections))}"
     return f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"
 
 

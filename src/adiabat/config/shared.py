@@ -8,9 +8,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import ABSENT, Need, shown
-from adiabat.config.section import DropSameId, Section, SeedNumber, Text, Texts, each_once, no_text
+from adiabat.config.section import DropSameId, Fraction, Section, SeedNumber, Text, Texts, each_once, no_text
 from adiabat.core.errors import ConfigError
 from adiabat.core.margin import Margin
+from adiabat.core.text import WITH_BM25
 
 # --- Models ---
 
@@ -366,6 +367,42 @@ class EmbedSettings(EncoderTables):
     run: CompiledRunSection = CompiledRunSection()
 
 
+class FusionSection(Section):
+    """``[fuse]``: the ranking by vectors fused with that of BM25 over the texts of the store."""
+
+    bare = "by"
+    by: Annotated[str, Field(pattern=r"^bm25(:[a-z]+)?$")] | None = None
+    """``bm25``, or ``bm25:LANGUAGE``, which cuts words to stems; None ranks by vectors alone."""
+    weight: Fraction = 0.7
+    """Weight of the vectors in the mean of both standardised scores."""
+
+    needs: ClassVar[tuple[Need, ...]] = (Need("weight", "by"),)
+    """Without BM25 there is nothing to weigh."""
+
+    @property
+    def stemmer(self) -> str | None:
+        """Language of the stems; None keeps whole words."""
+        return (self.by or "").partition(":")[2] or None
+
+    def named(self, model: str) -> str:
+        """The name of a model, with what it is fused with."""
+        return model if self.by is None else f"{model} {WITH_BM25}"
+
+    @property
+    def key(self) -> str:
+        """What decides the fusion; "" without one."""
+        return "" if self.by is None else f"{self.by} {self.weight:g}"
+
+
+class ComparedFusionSection(FusionSection):
+    """``[fuse]`` of a model and its baseline."""
+
+    baseline: Literal["same", "none"] = "same"
+    """Fuse the baseline's ranking too, or rank it by vectors alone."""
+
+    needs = (*FusionSection.needs, Need("baseline", "by"))
+
+
 class RetainedTables(RankingTables, RunTables):
     """All settings of a verb that reads a target and retention sets."""
 
@@ -380,6 +417,7 @@ class EvaluateSettings(RetainedTables):
     retain: Annotated[tuple[ComparedSection, ...], Field(strict=False)] = ()
     """Retention sets, before those of ``--retain``."""
     measure: MeasureSection = MeasureSection()
+    fuse: ComparedFusionSection = ComparedFusionSection()
 
 
 class AdviseSection(Section):
@@ -398,6 +436,7 @@ class AdviseSettings(RetainedTables):
 class SearchSettings(RankingTables):
     """All settings of ``adiabat search``."""
 
+    fuse: FusionSection = FusionSection()
     run: DeviceSection = DeviceSection()
 
 

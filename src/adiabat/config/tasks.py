@@ -17,6 +17,7 @@ from adiabat.config.shared import (
     DataSection,
     EmbedDataSection,
     EncoderTables,
+    FusionSection,
     RankingEncoderSection,
     RankingMeasureSection,
     RankingTables,
@@ -266,6 +267,8 @@ class ModelSection(Section):
     """Further models that differ from `model` only in their seed; values are means over all of them, and
     intervals cover seeds and units."""
     encoder: RankingEncoderSection = RankingEncoderSection()
+    fuse: FusionSection = FusionSection()
+    """What its rankings are fused with, in retrieval and triplets."""
 
 
 class SuiteSection(Section):

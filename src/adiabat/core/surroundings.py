@@ -29,7 +29,7 @@ def user_cache() -> Path:
     A directory that the user states is taken as it is.
     """
     wanted = _cache_home()
-    if wanted is not None and (os.environ.get(CACHE) or _is_writable(wanted / "adiabat")):
+    if wanted is not None and (os.environ.get(CACHE) or is_writable(wanted / "adiabat")):
         return real(wanted / "adiabat")
     folder = _temporary_cache()
     place = "there is no home directory" if wanted is None else f"{wanted} cannot be written"
@@ -49,7 +49,7 @@ def hub_cache(variable: str, name: str) -> Path | None:
     home = _cache_home()
     own = None if home is None else home / "huggingface" / name
     # A folder that holds models may be read-only.
-    if own is not None and (_exists(own) or _is_writable(own)):
+    if own is not None and (_exists(own) or is_writable(own)):
         return None
     return user_cache() / "huggingface" / name
 
@@ -66,7 +66,7 @@ def _cache_home() -> Path | None:
         return None
 
 
-def _is_writable(folder: Path) -> bool:
+def is_writable(folder: Path) -> bool:
     """Whether a folder can be written; made if it is missing, since permissions alone do not tell."""
     try:
         make_folder(real(folder), parents=True)

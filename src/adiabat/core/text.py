@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 IN_WORDS: Mapping[str, str] = {"cosine": "cosine", "dot": "dot product", "distance": "Euclidean distance"}
 
+WITH_BM25 = "with BM25"
+"""Added to the name of a model whose ranking is fused."""
+
 MINUS, DASH, ELLIPSIS, NO_BREAK = (
     "\N{MINUS SIGN}",
     "\N{EN DASH}",

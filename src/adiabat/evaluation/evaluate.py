@@ -53,7 +53,9 @@ from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.stats.unit_arrays import Rows
 from adiabat.store.addressing import AddressedSet, address
-from adiabat.store.search import Hits, hits_of, search
+from adiabat.store.fusion import Fusion
+from adiabat.store.own_bm25 import own_fusion
+from adiabat.store.search import Hits, hits_of
 from adiabat.store.vector_store import Store
 
 SHOWN_QUERIES = 10
@@ -156,18 +158,29 @@ def evaluate_datasets(
     models = [model, *further, *filter(None, [baseline])]
     # Each model once, since that hashes its weights.
     prints = [each.fingerprints() for each in models]
-    states = [state_of(*sides, each.similarity) for sides, each in zip(prints, models, strict=True)]
-    equal, known = _equal_towers(models, prints, has_baseline=baseline is not None)
+    is_fused = [settings.fuse.by is not None] * len(models)
+    if baseline is not None and settings.fuse.baseline == "none":
+        is_fused[-1] = False
+    states = [
+        state_of(*sides, each.similarity, settings.fuse.key if fused else "")
+        for sides, each, fused in zip(prints, models, is_fused, strict=True)
+    ]
+    equal, known = _equal_towers(models, prints, is_fused, has_baseline=baseline is not None)
     if run_differences:
         known.append(Reason.RUNS_DIFFER)
     contests = []
-    of_stores: dict[int, tuple[list[System], System | None]] = {}
+    of_stores: dict[tuple[int, bool], tuple[list[System], System | None]] = {}
     for dataset in datasets:
         # Data sets of one store share its systems: a baseline's store is compared with it once, id by id.
-        systems = of_stores.get(id(dataset.store))
+        key = id(dataset.store), isinstance(dataset.examples, LanguageGridSet)
+        systems = of_stores.get(key)
         if systems is None:
-            systems = _systems(dataset, models, prints, has_baseline=baseline is not None)
-            of_stores[id(dataset.store)] = systems
+            # A language grid ranks nothing.
+            _, is_grid = key
+            fusion = None if is_grid else own_fusion(dataset.store, settings.fuse, watch)
+            fusions = [fusion if fused else None for fused in is_fused]
+            systems = _systems(dataset, models, prints, fusions, has_baseline=baseline is not None)
+            of_stores[key] = systems
         contests.append(_Contest(dataset, *systems, trained or [None] * len(models), known, settings, watch))
     befores = [contest.before for contest in contests]
     used = [before.store for before in befores if before]
@@ -191,11 +204,11 @@ def evaluate_datasets(
         seconds=time.monotonic() - started,
         seed=settings.run.seed,
         versions=versions(device_name(model.query.device)),
-        model=model.name,
-        runs=[run.name for run in further],
+        model=contests[0].runs[0].name,
+        runs=[run.name for run in contests[0].runs[1:]],
         run_differences=list(run_differences),
         equal_towers=equal,
-        baseline=baseline.name if baseline else None,
+        baseline=None if befores[0] is None else befores[0].name,
         datasets=results,
         # Of the target, which is the first data set.
         examples=contests[0].changed_queries(deciding[0]),
@@ -206,7 +219,11 @@ def evaluate_datasets(
 
 
 def _equal_towers(
-    models: Sequence[DualEncoder], prints: Sequence[Sequence[Fingerprint]], *, has_baseline: bool
+    models: Sequence[DualEncoder],
+    prints: Sequence[Sequence[Fingerprint]],
+    is_fused: Sequence[bool],
+    *,
+    has_baseline: bool,
 ) -> tuple[list[str], list[Reason]]:
     """Notes on models that are one model, and the reason of a verdict that follows.
 
@@ -214,7 +231,8 @@ def _equal_towers(
     """
     queries = [query for query, _ in prints]
     # Fingerprints cover weights, tokenizer, prompt and limits of both towers.
-    if has_baseline and prints.count(prints[0]) == len(prints):
+    alike = prints.count(prints[0]) == len(prints) and len(set(is_fused)) == 1
+    if has_baseline and alike:
         return [SAME_TOWER], [Reason.ONE_MODEL]
     notes = []
     # A baseline may equal a run: that is no fault of the runs.
@@ -232,6 +250,7 @@ def _systems(
     dataset: Dataset,
     models: Sequence[DualEncoder],
     prints: Sequence[Sequence[Fingerprint]],
+    fusions: Sequence[Fusion | None],
     *,
     has_baseline: bool,
 ) -> tuple[list[System], System | None]:
@@ -240,9 +259,10 @@ def _systems(
     for number, (model, (_, document)) in enumerate(zip(models, prints, strict=True), start=1):
         if has_baseline and number == len(models):
             before = baseline_system(model, document, dataset.store, dataset.baseline_stores)
+            before = replace(before, fusion=fusions[-1])
         else:
             dataset.store.require_encoder(document, who=model.name)
-            runs.append(System(model, dataset.store))
+            runs.append(System(model, dataset.store, fusions[0]))
     return runs, before
 
 
@@ -312,7 +332,7 @@ class _Contest:
         can_prove = Reason.TRAINED_ON not in decision.known
         overlaps = []
         for system, task_scores in zip(self.systems, scores, strict=True):
-            for overlap in task_scores.trained_on(system.model.name):
+            for overlap in task_scores.trained_on(system.name):
                 overlaps.append(replace(overlap, is_proof=can_prove or not overlap.trained_queries))
         # The parts that do not decide are shown beside the one that does.
         parts = [_part(part, self._main_change(part)) for part in others]
@@ -551,11 +571,10 @@ def changed_queries(
 
     def found(system: System) -> Hits:
         vectors = system.model.encode(drawn.queries, side="query", precision="fp32")
-        return search(
-            system.store,
+        return system.search(
+            drawn.queries,
             vectors,
             SHOWN_HITS,
-            device=system.device,
             similarity=similarity,
             excluded=excluded,
             removed=removed,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
-from adiabat.config.shared import EncoderSection
+from adiabat.config.shared import EncoderSection, FusionSection
 from adiabat.config.tasks import ModelSection, TaskSection
 from adiabat.core.disk import clear, make_folder, require_no_link
 from adiabat.core.errors import AdiabatError, ConfigError
@@ -31,6 +31,7 @@ from adiabat.results.suite_result import SuiteModel
 from adiabat.store.analysers import analyser_of
 from adiabat.store.bm25 import VERSION, BM25Index, build_bm25
 from adiabat.store.build import build_store
+from adiabat.store.own_bm25 import own_fusion
 from adiabat.store.text_vectors import known_documents
 from adiabat.store.vector_store import Store
 
@@ -54,6 +55,10 @@ def unknown_training(model: str) -> None:
     """Returns no record, for comparisons that ignore training data."""
 
 
+FUSED = "in retrieval and triplets, vectors of the weight {weight:g} are fused with {by}"
+"""A note on a model whose rankings are fused."""
+
+
 def _stemmer(model: str) -> str | None:
     """The language in a BM25 name."""
     return model.partition(":")[2] or None
@@ -71,6 +76,7 @@ class MeasuredModel:
     encoder: EncoderSection
     loader: LoadModel
     recorder: TrainedTextsOf = unknown_training
+    fuse: FusionSection = field(default_factory=FusionSection)
 
     @classmethod
     def in_memory(cls, model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> Self:
@@ -111,7 +117,7 @@ class MeasuredModel:
         """
         if self.is_bm25:
             return hashlib.sha256(json.dumps([self.model, VERSION]).encode()).hexdigest()
-        return state_of(*self.towers.fingerprints(), self.towers.similarity)
+        return state_of(*self.towers.fingerprints(), self.towers.similarity, self.fuse.key)
 
     def describe(self, runs: Sequence["MeasuredModel"]) -> SuiteModel:
         """Description for tables and reports."""
@@ -130,6 +136,7 @@ class MeasuredModel:
             width=query.width,
             query_prompt=query.settings.query_prompt,
             document_prompt=document.settings.document_prompt,
+            notes=[] if self.fuse.by is None else [FUSED.format(by=self.fuse.by, weight=self.fuse.weight)],
         )
 
 
@@ -141,48 +148,68 @@ def resolve_models(
     recorder: TrainedTextsOf = unknown_training,
 ) -> list[tuple[MeasuredModel, ...]]:
     """Models of a suite file and of the command line, each with its runs."""
-    requested: list[tuple[str, tuple[str, ...], EncoderSection]] = []
+    requested: list[_Requested] = []
     for section in sections:
-        requested.append((section.name, (section.model, *section.runs), section.encoder))
+        listed = (section.model, *section.runs)
+        requested.append(_Requested(section.name, listed, section.encoder, section.fuse))
     for name in dict.fromkeys(names):
         # BM25 encodes nothing, so encoder settings do not apply to it.
-        requested.append((name, (name,), EncoderSection() if is_bm25(name) else encoder))
+        overrides = EncoderSection() if is_bm25(name) else encoder
+        requested.append(_Requested(name, (name,), overrides, FusionSection()))
     if faults := list(_faults(requested)):
         raise ConfigError("; ".join(faults))
     models = []
-    for name, runs, overrides in requested:
-        models.append(tuple(MeasuredModel(name, run, overrides, loader, recorder) for run in runs))
+    for name, runs, overrides, fuse in requested:
+        models.append(tuple(MeasuredModel(name, run, overrides, loader, recorder, fuse) for run in runs))
     return models
 
 
-def _faults(requested: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iterator[str]:
+class _Requested(NamedTuple):
+    """A model of a suite before it is checked."""
+
+    name: str
+    runs: Sequence[str]
+    encoder: EncoderSection
+    fuse: FusionSection
+
+
+def _faults(requested: Sequence[_Requested]) -> Iterator[str]:
     """Everything that is wrong with the listed models, told at once."""
     if not requested:
         yield "at least one model must be given, got none; name it, or list it under [[models]] of the suite"
-    for name, count in Counter(name for name, _, _ in requested).items():
+    for name, count in Counter(each.name for each in requested).items():
         if count > 1:
             yield (
                 f"models must have names of their own, got {name} {count} times; "
                 "give them names under [[models]]"
             )
-    for name, runs, overrides in requested:
-        if any(map(is_bm25, runs)) and (len(runs) > 1 or overrides != type(overrides)()):
+    for name, runs, overrides, fuse in requested:
+        has_settings = len(runs) > 1 or overrides != type(overrides)() or fuse.by is not None
+        if any(map(is_bm25, runs)) and has_settings:
             yield (
-                f"{name}: BM25 must have neither runs nor encoder settings, since it "
+                f"{name}: BM25 must have neither runs nor settings of an encoder or a fusion, since it "
                 "has no seed and no encoder; leave them out"
             )
+        if fault := _stemmer_fault(fuse.stemmer):
+            yield f"{name}: {fault}"
         for run, count in Counter(runs).items():
             if count > 1:
                 yield (
                     f"models.runs of {name} must differ, got {run} {count} times; name each "
                     "once: counted twice, it narrows the interval"
                 )
-            if is_bm25(run):
-                # BM25 itself would report an unknown stemmer only at its turn.
-                try:
-                    analyser_of(_stemmer(run))
-                except AdiabatError as fault:
-                    yield f"{run}: {fault}"
+            # BM25 itself would report an unknown stemmer only at its turn.
+            if is_bm25(run) and (fault := _stemmer_fault(_stemmer(run))):
+                yield f"{run}: {fault}"
+
+
+def _stemmer_fault(stemmer: str | None) -> str:
+    """What is wrong with the language of a stemmer; "" if nothing is."""
+    try:
+        analyser_of(stemmer)
+    except AdiabatError as fault:
+        return str(fault)
+    return ""
 
 
 DIGITS = 12
@@ -257,7 +284,8 @@ class CorpusStores:
         """A model, or BM25, with a corpus."""
         if model.is_bm25:
             return self.bm25(corpus, stemmer=model.stemmer)
-        return System(model.towers, self.store(model.towers, corpus))
+        store = self.store(model.towers, corpus)
+        return System(model.towers, store, own_fusion(store, model.fuse, self.watch))
 
     def store(self, model: DualEncoder, corpus: TaskCorpus) -> Store:
         """Vectors of a corpus by a model's document tower: a store that holds them, or a new one; an

@@ -21,6 +21,7 @@ from adiabat.stats.ranking_measures import PairCounts, measures_of_ranks
 from adiabat.stats.unit_arrays import Rows
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.bm25 import BM25Index
+from adiabat.store.fusion import FusedCandidates
 from adiabat.store.scoring import CPU
 from adiabat.store.search import Hits, count_at_least, score_rows
 from adiabat.store.vector_store import Store
@@ -157,8 +158,100 @@ class BM25Ranker:
         return counts[0], counts[1]
 
 
-FUSION_CONSTANT = 60
-"""Constant of reciprocal-rank fusion, as in Cormack, Clarke and Buettcher 2009."""
+@dataclass(frozen=True, slots=True)
+class FusedRanker:
+    """Both rankings fused (`adiabat.store.fusion`): documents that are no candidates are not retrieved.
+
+    Attributes:
+        dense: Ranks by vectors.
+        lexical: Ranks by BM25.
+        candidates: Of all queries.
+        weight: Of the vectors.
+        in_lists: Score any document, as among listed candidates; otherwise only candidates have a score.
+    """
+
+    dense: DenseRanker
+    lexical: BM25Ranker
+    candidates: FusedCandidates
+    weight: float
+    in_lists: bool = False
+    min_score: ClassVar[float] = float(np.finfo(np.float32).min)
+    """A document that is no candidate scores minus infinity."""
+
+    @property
+    def similarity(self) -> str:
+        """That of the vectors."""
+        return self.dense.similarity
+
+    @property
+    def count(self) -> int:
+        """Number of documents."""
+        return self.dense.count
+
+    def scores(self, queries: slice, rows: RowTable) -> Scores:
+        """Scores of documents by row."""
+        own = self.candidates.take(queries)
+        vectors, words = self.dense.scores(queries, rows), self.lexical.scores(queries, rows)
+        scores = own.fused_like(vectors, words, self.weight)
+        ranked = rows >= 0
+        if not self.in_lists:
+            ranked &= np.stack([np.isin(*pair) for pair in zip(rows, own.rows, strict=True)])
+        return np.where(ranked, scores, np.float32(-np.inf))
+
+    def count_at_least(
+        self,
+        queries: slice,
+        thresholds: Thresholds,
+        excluded: Ragged,
+        removed: Rows,
+        on_progress: ShareProgress | None = None,
+    ) -> Counts:
+        """Count among the candidates; every document reaches minus infinity."""
+        own = self.candidates.take(queries)
+        fused = own.fused(self.weight)
+        counts, apart = np.zeros((2, *thresholds.shape), dtype=np.int64)
+        for query, (rows, scores) in enumerate(zip(own.rows, fused, strict=True)):
+            others = (rows >= 0) & ~np.isin(rows, excluded[query])
+            reached = others[:, None] & (scores[:, None] >= thresholds[query])
+            is_removed = np.isin(rows, removed)
+            counts[query] = np.count_nonzero(reached & ~is_removed[:, None], axis=0)
+            apart[query] = np.count_nonzero(reached & is_removed[:, None], axis=0)
+            everything = thresholds[query] == -np.inf
+            removed_here = np.setdiff1d(removed, excluded[query]).size
+            counts[query, everything] = self.count - np.union1d(removed, excluded[query]).size
+            apart[query, everything] = removed_here
+        if on_progress:
+            on_progress(1.0)
+        return counts, apart
+
+
+def fused_ranker(
+    dense: DenseRanker,
+    lexical: BM25Ranker,
+    weight: float,
+    *,
+    left_out: Ragged | None,
+    name: str,
+    watch: Watch,
+) -> FusedRanker:
+    """The fusion of two rankings of the same queries.
+
+    Args:
+        left_out: Documents that are no candidates of a query; None if only listed documents are ranked.
+        name: Of the queries.
+    """
+    candidates = FusedCandidates.of(
+        dense.store,
+        lexical.index,
+        dense.vectors,
+        lexical.texts,
+        similarity=dense.similarity,
+        device=dense.device,
+        excluded=left_out,
+        on_progress=lambda done, total: watch.progress(f"searching {name}", done, total),
+    )
+    return FusedRanker(dense, lexical, candidates, weight, in_lists=left_out is None)
+
 
 QUERIES_PER_BLOCK = 4096
 """Queries per pass over the documents: bounds the scores in memory."""
@@ -265,37 +358,6 @@ def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Posit
         watch.progress(f"scoring {examples.name}", block.stop, len(examples))
     lengths = negatives.lengths
     return _standings(positives, examples.grades, lost, scores, lengths, positives.lengths + lengths)
-
-
-def fused_ranks(
-    rankings: Sequence[Int64[np.ndarray, "q k"]], examples: AddressedSet, *, constant: int = FUSION_CONSTANT
-) -> PositiveRanks:
-    """Ranks of the positives in the reciprocal-rank fusion of several rankings (Cormack, Clarke and Buettcher
-    2009).
-
-    A document scores ``sum 1 / (constant + rank)`` over the rankings that hold it, with ranks from 1; a
-    positive loses its ties.
-
-    Args:
-        rankings: Rows of documents, best first, distinct; -1 pads a shorter list. `tied_positives_last`
-            orders ties.
-    """
-    positives = examples.positives
-    lost = np.zeros(len(positives.values), dtype=np.int64)
-    scores = np.zeros(len(lost))
-    retrieved = np.zeros(len(examples), dtype=np.int64)
-    reciprocal = np.concatenate([1 / (constant + 1.0 + np.arange(ranking.shape[1])) for ranking in rankings])
-    for query, listed in enumerate(np.concatenate(rankings, axis=1)):
-        # Several lists may hold a document: its shares are added.
-        rows, document_of = np.unique(listed[listed >= 0], return_inverse=True)
-        fused = np.bincount(document_of, weights=reciprocal[listed >= 0], minlength=len(rows))
-        entries = slice(positives.offsets[query], positives.offsets[query + 1])
-        score_of = dict(zip(rows.tolist(), fused, strict=True))
-        scores[entries] = [score_of.get(row, 0) for row in positives[query].tolist()]
-        others = fused[~np.isin(rows, positives[query])]
-        lost[entries] = (others >= scores[entries, None]).sum(axis=1)
-        retrieved[query] = len(rows)
-    return _standings(positives, examples.grades, lost, scores, retrieved, retrieved)
 
 
 def tied_positives_last(hits: Hits, examples: AddressedSet) -> Int64[np.ndarray, "q k"]:

@@ -20,6 +20,7 @@ from adiabat.evaluation.ranking import (
     PositiveRanks,
     Ranker,
     errors_by_negative,
+    fused_ranker,
     rank_in_lists,
     rank_in_store,
 )
@@ -61,7 +62,7 @@ def score_retrieval(
             judged.
     """
     plan = _planned(system.documents, examples, settings, watch)
-    rankers, notes = _rankers(system, plan.examples, similarities, watch)
+    rankers, notes = _rankers(system, plan, similarities, watch)
     clusters = query_clusters(plan.examples, settings.cluster)
     standings = [plan.standings(ranker, watch, removed) for ranker in rankers]
     samples: list[Sample] = []
@@ -178,17 +179,29 @@ def _planned_in_lists(listing: AddressedSet, queries: int, report: Sequence[str]
 
 def _rankers(
     system: System | BM25System,
-    examples: AddressedSet,
+    plan: _Plan,
     similarities: Sequence[Similarity] | None,
     watch: Watch,
 ) -> tuple[list[Ranker], list[str]]:
     """A ranker for each similarity, and notes on the choice."""
+    examples = plan.examples
     if isinstance(system, BM25System):
         return [BM25Ranker(system.index, examples.queries)], []
     vectors = embed_texts(system.model, examples.queries, side="query", name=examples.name, watch=watch)
     chosen = similarities_of(system.model) if similarities is None else similarities
     notes = [*ranking_notes(system.model, chosen), *_wordless(vectors, examples, watch)]
-    return [DenseRanker(system.store, vectors, similarity, system.device) for similarity in chosen], notes
+    dense = [DenseRanker(system.store, vectors, similarity, system.device) for similarity in chosen]
+    if system.fusion is None:
+        return [*dense], notes
+    lexical = BM25Ranker(system.fusion.index, examples.queries)
+    watch.note(f"{examples.name}: {system.name}, of which the vectors weigh {system.fusion.weight:g}")
+    fused = [
+        fused_ranker(
+            ranker, lexical, system.fusion.weight, left_out=plan.left_out, name=examples.name, watch=watch
+        )
+        for ranker in dense
+    ]
+    return [*fused], notes
 
 
 def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: Watch) -> list[str]:

@@ -220,12 +220,15 @@ class Scored(NamedTuple):
     state: str = ""
 
 
-def state_of(query: Fingerprint, document: Fingerprint, similarity: str) -> str:
-    """SHA-256 of everything that decides a model's scores: weights and settings of both towers."""
+def state_of(query: Fingerprint, document: Fingerprint, similarity: str, fused: str = "") -> str:
+    """SHA-256 of everything that decides a model's scores: weights and settings of both towers, and what
+    their ranking is fused with.
+    """
     # Names and paths decide nothing.
     decisive: list[object] = [query.to_json(), document.to_json()]
     # Cosine is left out, so that its keys stay valid.
     decisive += [] if similarity == "cosine" else [similarity]
+    decisive += [fused] if fused else []
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,14 +13,17 @@ from jaxtyping import Int64
 from adiabat.config.section import DropSameId
 from adiabat.core.errors import StoreError
 from adiabat.core.ragged import Ragged
-from adiabat.core.text import IN_WORDS
+from adiabat.core.text import IN_WORDS, WITH_BM25
 from adiabat.core.wording import call_of, option, positional, written
 from adiabat.data.records import Document, Fingerprint, is_own_document, text_id
 from adiabat.evaluation.evaluate_checks import STORES
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
+from adiabat.stats.unit_arrays import Rows
 from adiabat.store.bm25 import BM25Index
-from adiabat.store.scoring import SIMILARITIES
+from adiabat.store.fusion import FusedCandidates, Fusion
+from adiabat.store.scoring import SIMILARITIES, QueryArray
+from adiabat.store.search import Excluded, Hits, search
 from adiabat.store.vector_store import Store
 
 Role = Literal["target", "retain"]
@@ -51,10 +54,16 @@ def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A model with the document vectors that it searches."""
+    """A model with the document vectors that it searches, perhaps fused with BM25."""
 
     model: DualEncoder
     store: Store
+    fusion: Fusion | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's, with what it is fused with."""
+        return self.model.name if self.fusion is None else f"{self.model.name} {WITH_BM25}"
 
     @property
     def device(self) -> torch.device:
@@ -65,6 +74,24 @@ class System:
     def documents(self) -> Store:
         """Documents by id and text."""
         return self.store
+
+    def search(
+        self,
+        texts: Sequence[str],
+        vectors: QueryArray,
+        k: int,
+        *,
+        similarity: Similarity,
+        excluded: Excluded | None = None,
+        removed: Rows | None = None,
+    ) -> Hits:
+        """The first documents of each query, as `adiabat.store.search` has them or those of the fusion."""
+        options: dict[str, Any] = {"similarity": similarity, "excluded": excluded, "removed": removed}
+        if self.fusion is None:
+            return search(self.store, vectors, k, device=self.device, **options)
+        index, weight = self.fusion.index, self.fusion.weight
+        candidates = FusedCandidates.of(self.store, index, vectors, texts, device=self.device, **options)
+        return candidates.hits(k, weight)
 
 
 @dataclass(frozen=True)

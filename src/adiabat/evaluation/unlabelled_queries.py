@@ -20,7 +20,6 @@ from adiabat.stats.possible_losses import BOUNDED, TopLists, length_of_lists, po
 from adiabat.stats.ranking_measures import largest_cutoff
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.search import search
 from adiabat.store.text_vectors import embed_texts
 
 
@@ -86,9 +85,7 @@ def with_possible_losses(
     for system in systems:
         name = f"{judged.name}, without judgements"
         vectors = embed_texts(system.model, texts, side="query", name=name, watch=watch)
-        hits = search(
-            system.store, vectors, length, device=system.device, similarity=similarity, excluded=excluded
-        )
+        hits = system.search(texts, vectors, length, similarity=similarity, excluded=excluded)
         missing = length - hits.rows.shape[1]
         lists.append(
             TopLists(

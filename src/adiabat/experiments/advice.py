@@ -3,12 +3,10 @@ to do about it.
 """
 
 import math
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -18,20 +16,21 @@ from jaxtyping import Float32
 from adiabat.adiabatic.judged_queries import DEPTH, MEASURE
 from adiabat.adiabatic.linear_map import apply_map, cross_validate, fit_maps, folds_of, map_problem
 from adiabat.config.shared import AdviseSettings
-from adiabat.core.disk import real
 from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import counted
-from adiabat.data.text_hashes import TrainedTexts, in_blocks
+from adiabat.core.wording import call_of, positional, written
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.decisive_queries import Untrained, untrained_queries
+from adiabat.evaluation.evaluate_checks import BM25
 from adiabat.evaluation.ranking import (
     BM25Ranker,
     DenseRanker,
     PositiveRanks,
     Ranker,
-    fused_ranks,
+    fused_ranker,
     rank_in_store,
     tied_positives_last,
 )
@@ -41,7 +40,7 @@ from adiabat.experiments.advice_rules import FEWEST_QUERIES, recommend
 from adiabat.models.device import device_name
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
-from adiabat.results.advice_result import Advice, AdvisedSet, Headroom
+from adiabat.results.advice_result import Advice, AdvisedSet, Choice, Headroom
 from adiabat.results.evaluation_result import Change
 from adiabat.results.verdict import Reason
 from adiabat.stats.clusters import Clusters
@@ -49,7 +48,8 @@ from adiabat.stats.paired import paired_changes
 from adiabat.stats.power import power_of
 from adiabat.stats.samples import Sample, ranking_sample
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.bm25 import BM25Index, build_bm25
+from adiabat.store.fusion import WEIGHT
+from adiabat.store.own_bm25 import own_bm25
 from adiabat.store.search import search
 from adiabat.store.text_vectors import embed_texts
 from adiabat.store.vector_store import Store
@@ -137,11 +137,11 @@ def advise_on(
         excluded=target.left_out,
     )
     nearest = tied_positives_last(hits, target.examples)
-    samples = {}
+    samples: dict[str, Sample] = {}
     if not target.store.has_texts:
         notes.append("the store keeps no texts, so BM25 was not measured")
     elif lexical:
-        samples = _lexical(target, nearest, watch)
+        samples = _lexical(target, watch)
     else:
         notes.append("BM25 was not measured, since the store is large; adiabat advise measures it")
     linear = _linear_map(target, retained, nearest, seed, watch)
@@ -183,8 +183,20 @@ def advise_on(
         spread="" if detectable is None else spread,
         clusters=target.clusters.count,
         pull=pull,
+        steps=_steps(chosen.choice, model.name, inputs["target"]),
         tuning=tuning,
     )
+
+
+def _steps(choice: Choice, model: str, target: Mapping[str, str]) -> list[str]:
+    """The calls that do what is recommended."""
+    store, steps, asked = written(target["store"]), [], model
+    if "tune" in choice:
+        asked = "JOB"
+        steps.append(call_of("tune", written(model), store, written(target["data"]), out=asked))
+    if "fuse" in choice:
+        steps.append(call_of("search", store, positional("query"), model=asked, fuse=BM25))
+    return steps
 
 
 def _untrained(
@@ -232,32 +244,14 @@ def _asked(
     )
 
 
-def _lexical(target: _Asked, nearest: np.ndarray, watch: Watch) -> dict[str, Sample]:
+def _lexical(target: _Asked, watch: Watch) -> dict[str, Sample]:
     """BM25, and its fusion with the model."""
-    count = target.store.count
-
-    def progress(done: int) -> None:
-        watch.progress("building a BM25 index", done, count)
-
-    with tempfile.TemporaryDirectory(prefix="adiabat-bm25-") as folder:
-        index = build_bm25(
-            in_blocks(target.store.texts, np.arange(count)), real(Path(folder)), on_progress=progress
-        )
-        ranks = target.ranked_by(BM25Ranker(index, target.examples.queries), watch)
-        hits = _searched(index, target)
-    fused = fused_ranks([nearest, hits], target.examples)
-    return {"bm25": target.sample(ranks), "fused": target.sample(fused)}
-
-
-def _searched(index: BM25Index, target: _Asked) -> np.ndarray:
-    """The first documents by BM25, without those that are left out, of which a query has one at most."""
-    rows = tied_positives_last(index.search(target.examples.queries, DEPTH + 1), target.examples)
-    for query in np.flatnonzero(target.left_out.lengths).tolist():
-        ranked = rows[query]
-        ranked[np.isin(ranked, target.left_out[query])] = -1
-        # Those that are left out go to the end.
-        rows[query] = np.concatenate([ranked[ranked >= 0], ranked[ranked < 0]])
-    return rows[:, :DEPTH]
+    lexical = BM25Ranker(own_bm25(target.store, watch=watch), target.examples.queries)
+    dense = DenseRanker(target.store, target.vectors, target.similarity, target.device)
+    name = target.examples.name
+    fused = fused_ranker(dense, lexical, WEIGHT, left_out=target.left_out, name=name, watch=watch)
+    rankers: dict[str, Ranker] = {"bm25": lexical, "fused": fused}
+    return {name: target.sample(target.ranked_by(ranker, watch)) for name, ranker in rankers.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ def digest_of_corpus(documents: Documents) -> str:
     if isinstance(documents, WrittenCorpus):
         return documents.digest
     assert isinstance(documents, Store)
-    return documents.manifest.corpus or documents.manifest.sha256
+    return documents.manifest.documents
 
 
 def lexical_index(section: Bm25Section, documents: Documents, folder: Path, watch: Watch) -> BM25Index:

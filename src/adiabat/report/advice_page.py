@@ -112,6 +112,7 @@ def reservations(result: Advice) -> list[str]:
             f"{result.detectable:.1f}{NO_BREAK}% or more with 80{NO_BREAK}% probability, "
             f"if differences vary as with {result.spread}."
         )
+    sentences += [f"Next: {step}" for step in result.steps]
     if result.tuning:
         sentences.append(f"adiabat tune with its default settings, {result.tuning}.")
     worse = []

@@ -2,7 +2,7 @@
 recommendation.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from adiabat.results.evaluation_result import Change
@@ -52,7 +52,7 @@ class AdvisedSet:
         measured: Number of them that were drawn to measure with.
         untuned: The measure of the untuned model, with its interval; without a baseline.
         bm25: BM25; None for a retention set, or if the store keeps no texts.
-        fused: Reciprocal-rank fusion of the untuned model and BM25; None likewise.
+        fused: Fusion of the untuned model and BM25; None likewise.
         mapped: The untuned model with a linear map of its query vectors: on the target by cross-validation,
             on a retention set with the map of all measured target queries. None if the map could not be
             cross-validated.
@@ -101,6 +101,7 @@ class Advice(Record):
         clusters: Number of groups of measured target queries that share no relevant document with another
             group.
         pull: Pull to the identity of the linear map; None if the identity was best, or without a map.
+        steps: The calls that do what is recommended.
         tuning: The expected time of ``adiabat tune`` with its default settings, in words; "" if unknown.
     """
 
@@ -115,6 +116,7 @@ class Advice(Record):
     clusters: int
     pull: float | None
     tuning: str
+    steps: list[str] = field(default_factory=list)
     kind: Literal["advice"] = "advice"
 
     @property

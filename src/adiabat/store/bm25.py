@@ -41,7 +41,7 @@ from adiabat.store.manifest import (
     exists,
     plain_disk_errors,
 )
-from adiabat.store.search import Hits, Removed
+from adiabat.store.search import Excluded, Hits, Removed
 
 FORMAT = "adiabat-lexical"
 VERSION = 3
@@ -302,12 +302,26 @@ class BM25Index:
         """The parameters k1 and b of the index."""
         return self._weights.k1, self._weights.b
 
-    def search(self, queries: Sequence[str], k: int) -> Hits:
+    def search(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        excluded: Excluded | None = None,
+        removed: Removed | None = None,
+    ) -> Hits:
         """The best documents of each query; of equal scores, the lower row first; -1 and minus infinity pad
         the rest.
+
+        Args:
+            excluded: Rows that are never returned, per query; None for no exclusions.
+            removed: Rows that are returned for no query.
         """
         hits = Hits.none(len(queries), min(k, self.count))
         for query, scores in enumerate(self._tables(queries)):
+            for rows in (None if excluded is None else excluded[query], removed):
+                if rows is not None:
+                    scores[rows] = 0
             rows = _best(scores, k)
             hits.rows[query, : len(rows)], hits.scores[query, : len(rows)] = rows, scores[rows]
         return hits

@@ -99,6 +99,13 @@ class Manifest:
         return TEXT_FILE in self.files
 
     @property
+    def documents(self) -> str:
+        """What tells these documents from others: the digest of their ids and texts, or of the vectors where
+        texts are unknown.
+        """
+        return self.corpus or self.sha256
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of one vector."""
         return self.width * np.dtype(self.dtype).itemsize

@@ -405,7 +405,7 @@ def hits_of(
     query: int,
     positives: Int[np.ndarray, " p"],
     *,
-    similarity: Similarity,
+    similarity: str,
     characters: int | None = None,
 ) -> list[Hit]:
     """The results of a query with ids and the beginnings of texts, best first; a text is "" if the store
