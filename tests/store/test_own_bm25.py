@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import adiabat
-from adiabat.core.errors import StoreError
+from adiabat.core.errors import AdiabatError, StoreError
 from adiabat.core.files import sole_writer
 from adiabat.store import own_bm25 as module
 from adiabat.store.manifest import DATA_FILE
@@ -72,6 +72,13 @@ def test_an_index_that_another_process_builds_is_waited_for(
     monkeypatch.setattr(module.time, "sleep", end_of_the_other)
     assert own_bm25(store).count == 3
     assert waited == [module.PAUSE]
+
+
+def test_what_lies_in_the_way_of_an_index_is_named(store: Store) -> None:
+    (Path(store.path) / "bm25").write_text("a file")
+    with pytest.raises(AdiabatError, match=r"store/bm25.* File exists"):
+        own_bm25(store)
+    assert (Path(store.path) / "bm25").read_text() == "a file"
 
 
 def test_a_store_without_texts_says_what_is_missing(tmp_path: Path) -> None:

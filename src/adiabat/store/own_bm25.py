@@ -11,7 +11,7 @@ import numpy as np
 from adiabat.config.shared import FusionSection
 from adiabat.core.disk import make_folder
 from adiabat.core.errors import InUseError, StoreError
-from adiabat.core.files import sole_writer
+from adiabat.core.files import sole_writer, writing_to
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.surroundings import is_writable, user_cache
 from adiabat.core.wording import call_of
@@ -43,7 +43,8 @@ def own_bm25(store: Store, *, stemmer: str | None = None, watch: Watch = SILENT)
     while True:
         if index := _at_hand(folder, store):
             return index
-        make_folder(folder, parents=True)
+        with writing_to(folder):
+            make_folder(folder, parents=True)
         try:
             with sole_writer(folder):
                 return _at_hand(folder, store) or _built(folder, store, stemmer, watch)
