@@ -79,6 +79,7 @@ def test_an_evaluation_fuses_both_sides_or_the_model_alone(here: Path) -> None:
         == changes[1].after
         == pytest.approx(np.mean(by_hand(here, 0.85)))
     )
+    assert "vectors with a weight of 0.85 are fused with BM25" in " ".join(alone.datasets[0].notes)
     # Neither ranking alone decides at this weight.
     assert 0.2 < changes[0].after < 0.95
     assert changes[1].before == changes[2].after != changes[1].after

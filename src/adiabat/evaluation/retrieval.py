@@ -38,6 +38,7 @@ from adiabat.stats.ranking_measures import (
 from adiabat.stats.samples import Sample, TaskScores, TrainingOverlap, ranking_sample
 from adiabat.stats.unit_arrays import Rows
 from adiabat.store.addressing import AddressedSet
+from adiabat.store.fusion import FIRST
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store
 
@@ -193,13 +194,14 @@ def _rankers(
     dense = [DenseRanker(system.store, vectors, similarity, system.device) for similarity in chosen]
     if system.fusion is None:
         return [*dense], notes
-    lexical = BM25Ranker(system.fusion.index, examples.queries)
-    watch.note(f"{examples.name}: {system.name}, of which the vectors weigh {system.fusion.weight:g}")
+    lexical, weight = BM25Ranker(system.fusion.index, examples.queries), system.fusion.weight
+    notes.append(
+        f"vectors with a weight of {weight:g} are fused with BM25; the first {FIRST} documents of both are "
+        "candidates"
+    )
     fused = [
-        fused_ranker(
-            ranker, lexical, system.fusion.weight, left_out=plan.left_out, name=examples.name, watch=watch
-        )
-        for ranker in dense
+        fused_ranker(each, lexical, weight, left_out=plan.left_out, name=examples.name, watch=watch)
+        for each in dense
     ]
     return [*fused], notes
 
