@@ -56,12 +56,11 @@ LEAVE, FUSE, BOTH, TUNE, MORE, EMBED = (
         ({"fused": 6.0, "mapped": 2.0}, 1.0, BOTH, ["+6.0 %", "+2.0 %"]),
         ({"fused": 6.0, "mapped": 1.0}, 1.0, BOTH, ["+6.0 %", "+1.0 %"]),
         ({"fused": 6.0, "mapped": 0.9}, 1.0, FUSE, ["+6.0 %", "+0.9 %"]),
-        # A gain by tuning that is not excluded is named.
         (
             {"fused": 6.0, "mapped": make_gain(2.0, half_width=2.1)},
             1.0,
             FUSE,
-            ["+2.0 %", "adiabat.tune finds out"],
+            ["+2.0 %", "adiabat.tune tries"],
         ),
         ({"fused": 2.0, "mapped": 6.0}, 1.0, TUNE, ["+6.0 % [+5.0, +7.0]", "+2.0 %"]),
         ({"fused": 0.9}, 1.0, LEAVE, ["No interval reaches above 2 %"]),

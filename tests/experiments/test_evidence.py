@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -111,36 +112,36 @@ def test_too_few_queries_are_no_evidence(tmp_path: Path) -> None:
     assert found.promise() == ""
 
 
-@pytest.mark.parametrize("choice", ["leave it", "fuse with BM25, then tune", "tune the query tower"])
-def test_two_choices_of_the_advice_are_to_tune(problem: Problem, tmp_path: Path, choice: Choice) -> None:
+@pytest.mark.parametrize("choice", get_args(Choice))
+def test_choices_of_the_advice_to_tune_or_to_try(problem: Problem, tmp_path: Path, choice: Choice) -> None:
     advice = evidence_for(problem.context(), tmp_path, settings_of(), SILENT).advice
     assert advice is not None
     found = Evidence(replace(advice, choice=choice))
-    assert found.says_tune == (choice in TUNING) == ("tune" in choice)
+    assert found.says_try == (choice == "fuse with BM25")
+    assert found.says_tune == (choice in TUNING or found.says_try)
+    assert (choice in TUNING) == ("tune" in choice)
     mapped = advice.target.mapped
     assert mapped is not None
     assert f"{mapped.improvement:+.1f} %".replace("-", "\N{MINUS SIGN}") in found.promise()
 
 
-@pytest.mark.parametrize(
-    ("choice", "ends", "tunes"),
-    [
-        ("fuse with BM25", (-1.8, 3.4), True),
-        ("fuse with BM25", (-0.6, 1.9), False),
-        ("leave it", (-0.6, 1.9), False),
-        ("get more data", (-22.2, 4.5), False),
-    ],
-)
-def test_a_job_finds_out_what_a_map_leaves_open_beside_fusion(
-    problem: Problem, tmp_path: Path, choice: Choice, ends: tuple[float, float], tunes: bool
+@pytest.mark.usefixtures("no_page")
+def test_the_first_epoch_tries_where_fusion_gains(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advice = evidence_for(problem.context(), tmp_path, settings_of(), SILENT).advice
-    assert advice is not None
-    target = advice.target
-    assert target.mapped is not None
-    mapped = replace(target.mapped, improvement=0.7, improvement_interval=ends)
-    found = Evidence(replace(advice, choice=choice, datasets=[replace(target, mapped=mapped)]))
-    assert found.says_tune == tunes
+    says(monkeypatch, "fuse with BM25")
+    # Without an improvement the job ends there; a change of mind goes on.
+    still = "--set tune.learning_rate=1e-30"
+    said = run(f"{QUICK} {still}")
+    assert said.code == 0, said.err
+    assert "the first epoch is a trial" in said.err
+    record = trained(here)
+    assert (record.steps, record.best_epoch) == (2, 0)
+    assert record.stop_reason.startswith("the first epoch was a trial, and no better than the start")
+    assert run(f"{QUICK} {still} --resume").code == 0
+    assert trained(here).steps == 2
+    assert run(f"{QUICK} {still} --resume --anyway").code == 0
+    assert trained(here).steps == 4
 
 
 @pytest.mark.usefixtures("no_page")

@@ -4,6 +4,7 @@ import math
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,7 @@ def run(
 IDLE = "2 epochs in a row without both validation loss and errors falling"
 PERFECT = "validation found no errors, so nothing could improve"
 STEPS = "the limit of 6 steps was reached"
+TRIAL = "the first epoch was a trial, and no better than the start"
 SCRIPT = [(1.0, 50), (0.9, 60), (0.8, 70), (0.85, 10)]
 USUAL = Limits(3, 9, 2)
 
@@ -113,6 +115,9 @@ def short(keep: Keep) -> Limits:
         # No errors are no reason to stop where errors do not count.
         ([(1.0, 0), (0.9, 0)], short("loss"), 1, 3, STEPS),
         ([(1.0, 0), (0.9, 0)], short("last"), 3, 3, STEPS),
+        # A trial ends after the first epoch, or goes on as any run.
+        ([(1.0, 50), (1.1, 50), (0.5, 10)], replace(USUAL, is_trial=True), 0, 1, TRIAL),
+        ([(1.0, 50), (0.9, 40), (0.95, 60)], replace(USUAL, is_trial=True), 1, 3, IDLE),
     ],
 )
 def test_a_run_stops_and_leaves_the_weights_of_the_epoch_that_counts(

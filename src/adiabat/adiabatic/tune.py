@@ -40,7 +40,7 @@ from adiabat.results.training_record import Candidate, LayerChange, TrainingReco
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, is_job, read_description
 from adiabat.store.addressing import stored_documents
-from adiabat.training.checkpoint import Outcome, Position, has_checkpoints
+from adiabat.training.checkpoint import Limits, Outcome, Position, has_checkpoints
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import ROUNDED_AWAY
 from adiabat.training.passes import side_passes
@@ -97,6 +97,7 @@ class TuningRun:
         objective: Objective of the loop; holds the tower.
         frozen: Which weights are tuned.
         watch: Receives progress and notes.
+        is_trial: Whether the first epoch is a trial, after which the run ends unless it is better.
     """
 
     context: TuningContext
@@ -105,6 +106,7 @@ class TuningRun:
     objective: StoredDocuments
     frozen: FreezeReport
     watch: Watch
+    is_trial: bool = False
 
     @classmethod
     def begin(
@@ -156,7 +158,8 @@ class TuningRun:
         """
         # Jobs without a time limit, or begun by earlier versions, have no reserve.
         reserve = read_description(self.job)["job"].get(RESERVE, 0.0)
-        return _loop(self.objective, self.settings, self.job, self.watch, ending_seconds=reserve)
+        limits = replace(limits_of(self.settings), ending_seconds=reserve, is_trial=self.is_trial)
+        return _loop(self.objective, self.settings, self.job, self.watch, limits)
 
     def keep_start(self, why: str) -> "TunedRun":
         """Take no step, and keep the tower as it is; its validation is logged.
@@ -362,11 +365,8 @@ def _decay_note(section: TuneSection) -> str | None:
     return f"tune.weight_decay = {decay:g} has no effect at the learning rate {rate:g} in float32"
 
 
-def _loop(
-    objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch, *, ending_seconds: float
-) -> Loop:
+def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch, limits: Limits) -> Loop:
     section = settings.tune
-    limits = replace(limits_of(settings), ending_seconds=ending_seconds)
 
     def show(position: Position) -> None:
         # A run that stops early takes at least this many epochs.

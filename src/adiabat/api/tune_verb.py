@@ -151,9 +151,15 @@ def _tuned(run: "TuningRun", evidence: "Evidence | None") -> "TunedRun":
     """Take the steps of a run, or keep its start where its evidence decides so."""
     if evidence is not None:
         evidence.write(run.job.folder)
-        if run.settings.tune.evidence == "decides" and not evidence.says_tune and not run.has_steps:
-            anyway = option("evidence", "told")
+        decides, anyway = run.settings.tune.evidence == "decides", option("evidence", "told")
+        if decides and not evidence.says_tune and not run.has_steps:
             return run.keep_start(f"the evidence says not to tune ({anyway} tunes anyway): {evidence.reason}")
+        if decides and evidence.says_try:
+            run.watch.note(
+                "the first epoch is a trial: unless it ranks better, the start is the result "
+                f"({anyway} goes on)"
+            )
+            run = replace(run, is_trial=True)
     return at_its_rate(run).carry_out()
 
 

@@ -87,9 +87,7 @@ def _first_rule(
         if mapped >= WORTH:
             also = "and a linear map of the query vectors on documents that it was not fitted on."
             return "fuse with BM25, then tune", f"{gains}, {also}"
-        if may_gain(target.mapped):
-            gains += f". Tuning may gain too: {call_of('tune')} finds out in its first epochs"
-        return "fuse with BM25", f"{gains}."
+        return "fuse with BM25", f"{gains}. Whether tuning does, {call_of('tune')} tries in its first epoch."
     if mapped >= WORTH:
         gains = "A linear map of the query vectors gains on documents that it was not fitted on."
         return "tune the query tower", gains
@@ -99,9 +97,9 @@ def _first_rule(
     if target.fused is None and target.mapped is None:
         return "get more data", "Nothing is known of what would help: add texts to the store, or queries."
     possible = []
-    if may_gain(target.fused):
+    if _may_gain(target.fused):
         possible.append(f"Fusion with BM25 may gain {SHARP:.0f} %: {_test(target, fusion_detectable)}.")
-    if may_gain(target.mapped):
+    if _may_gain(target.mapped):
         possible.append(f"A linear map may gain {SHARP:.0f} %: {_test(target, detectable)}.")
     if not possible and (detectable is None or detectable > SHARP):
         possible.append(f"Tuning may gain {SHARP:.0f} %: {_test(target, detectable)}.")
@@ -125,7 +123,7 @@ def _figures(target: AdvisedSet) -> str:
     return f"Gains: {'; '.join(gains) or 'neither of BM25 nor of a linear map was any measured'}."
 
 
-def may_gain(change: Change | None) -> bool:
+def _may_gain(change: Change | None) -> bool:
     """Whether a gain of `SHARP` is not excluded."""
     if change is None or change.improvement_interval is None:
         return False

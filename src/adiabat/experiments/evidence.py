@@ -14,7 +14,7 @@ from adiabat.core.disk import make_folder
 from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch
 from adiabat.experiments.advice import advise_on
-from adiabat.experiments.advice_rules import may_gain, percent_of
+from adiabat.experiments.advice_rules import percent_of
 from adiabat.models.model_names import trained_by
 from adiabat.results.advice_result import Advice
 from adiabat.results.evaluation_result import Change
@@ -43,17 +43,15 @@ class Evidence:
 
     @property
     def says_tune(self) -> bool:
-        """Whether the figures recommend to tune, or leave it to the job to find out."""
-        return self.advice is not None and (self.advice.says_tune or self.is_open)
+        """Whether the figures recommend to tune, or to try."""
+        return self.advice is not None and (self.advice.says_tune or self.says_try)
 
     @property
-    def is_open(self) -> bool:
-        """Whether fusion is recommended, but a gain by tuning is not excluded: the map is a part of what
-        tuning can do, and its first epochs tell the rest.
+    def says_try(self) -> bool:
+        """Whether the first epoch tells if tuning gains: fusion does, and a linear map is no sure prophet of
+        what steps can do.
         """
-        if self.advice is None or self.advice.choice != "fuse with BM25":
-            return False
-        return may_gain(self.mapped)
+        return self.advice is not None and self.advice.choice == "fuse with BM25"
 
     @property
     def reason(self) -> str:

@@ -45,6 +45,7 @@ class Limits:
             after it. None sets no limit.
         ending_seconds: Time that is held back for what follows the last step, beside `max_seconds`, at the
             speed of the first validation; where validations become slower, the run ends earlier.
+        is_trial: Stop after the first epoch unless it is better than the start.
         keep: Choice of the resulting weights.
         max_grad_norm: Maximum gradient norm; None does not clip.
         log_every: Steps per row of the log.
@@ -61,6 +62,7 @@ class Limits:
     max_steps: int | None = None
     max_seconds: float | None = None
     ending_seconds: float = 0.0
+    is_trial: bool = False
     keep: Keep = "both"
     max_grad_norm: float | None = None
     log_every: int = 50

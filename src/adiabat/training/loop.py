@@ -432,6 +432,8 @@ class Loop:
         position, limits = self.position, self.limits
         if position.outside is not None:
             return f"{position.outside}; the weights of epoch {position.best_epoch} are kept"
+        if limits.is_trial and position.epoch and not position.best_epoch:
+            return "the first epoch was a trial, and no better than the start"
         if limits.idle_epochs is not None and position.idle >= limits.idle_epochs:
             idle = f"{position.idle} {numbered('epoch', position.idle)} in a row"
             if limits.keep == "ranking":
