@@ -153,6 +153,8 @@ def test_a_job_keeps_its_start_where_its_evidence_says_so_and_asks_once(
     assert said.code == 0, said.err
     assert "evidence: leave it" in said.err
     assert "--anyway" in said.err
+    # A time is told where it is taken.
+    assert "expected time" not in said.err
     record = trained(here)
     assert (record.steps, record.best_epoch) == (0, 0)
     assert "leave it" in record.stop_reason

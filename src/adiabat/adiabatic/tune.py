@@ -62,6 +62,7 @@ def begin(
     resume: bool = False,
     watch: Watch = SILENT,
     started: float | None = None,
+    tells_time: bool = True,
 ) -> "TuningRun":
     """Check everything and claim a job directory, of which the run becomes configuration, log, checkpoints,
     model, result and report.
@@ -74,6 +75,7 @@ def begin(
 
     Args:
         started: Value of the monotonic clock from which a time limit counts; None takes now.
+        tells_time: Whether to print the expected time of a new job.
     """
     started = time.monotonic() if started is None else started
     check_settings(settings)
@@ -82,7 +84,14 @@ def begin(
     # Report its errors before the model is loaded, which takes long.
     context.examples(settings.data)
     return TuningRun.begin(
-        context, out, settings=settings, resume=resume, watch=watch, timed=not is_job(out), started=started
+        context,
+        out,
+        settings=settings,
+        resume=resume,
+        watch=watch,
+        timed=not is_job(out),
+        started=started,
+        tells_time=tells_time,
     )
 
 
@@ -119,8 +128,9 @@ class TuningRun:
         watch: Watch,
         timed: bool = False,
         started: float | None = None,
+        tells_time: bool = True,
     ) -> "TuningRun":
-        """Claim the directory; `timed` also measures and prints the expected time.
+        """Claim the directory; `timed` also measures the expected time, and prints it if `tells_time`.
 
         A time limit counts from `started`, a value of the monotonic clock.
         """
@@ -136,7 +146,7 @@ class TuningRun:
         description = {"job": {**context.inputs, **digests, **lengths}, **settings.model_dump()}
         job = open_job(out, description, resume=resume, rules=RULES)
         settings = _with_lengths(settings, lengths, spent)
-        if pace is not None:
+        if pace is not None and tells_time:
             expected = time_at(pace, settings)
             watch.note(expected.summary())
             if settings.tune.budget_seconds is None and expected.least_seconds > LONG_JOB:

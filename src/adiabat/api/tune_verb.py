@@ -112,7 +112,16 @@ def tune(
     with asked.carried_out(progress) as call:
         context = context_of(model, store, source, chosen)
         evidence = _evidence(context, folder, chosen, call.watch)
-        run = begin(context, folder, settings=chosen, resume=resume, watch=call.watch, started=began)
+        takes_steps = evidence is None or evidence.says_tune or chosen.tune.evidence == "told"
+        run = begin(
+            context,
+            folder,
+            settings=chosen,
+            resume=resume,
+            watch=call.watch,
+            started=began,
+            tells_time=takes_steps,
+        )
         tuned = _tuned(run, evidence)
         # Loaded at the end: a run that fails does without.
         from adiabat.evaluation.set_power import validation_power
