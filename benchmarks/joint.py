@@ -57,8 +57,8 @@ def _best(folder: Path, given: argparse.Namespace) -> Path:
     middle = sorted(given.rates)[len(given.rates) // 2]
     gains = {(middle, steps): _gain(folder, middle, steps, given) for steps in given.steps}
     _, best_steps = max(gains, key=gains.__getitem__)
-    for rate in given.rates:
-        gains.setdefault((rate, best_steps), _gain(folder, rate, best_steps, given))
+    for rate in set(given.rates) - {middle}:
+        gains[rate, best_steps] = _gain(folder, rate, best_steps, given)
     return _evaluation(folder, *max(gains, key=gains.__getitem__), given)
 
 

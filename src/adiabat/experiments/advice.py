@@ -15,7 +15,7 @@ from jaxtyping import Float32
 
 from adiabat.adiabatic.judged_queries import DEPTH, MEASURE
 from adiabat.adiabatic.linear_map import apply_map, cross_validate, fit_maps, folds_of, map_problem
-from adiabat.config.shared import AdviseSettings
+from adiabat.config.shared import AdviseSettings, FusionSection
 from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
@@ -48,7 +48,6 @@ from adiabat.stats.paired import paired_changes
 from adiabat.stats.power import power_of
 from adiabat.stats.samples import Sample, ranking_sample
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.fusion import WEIGHT
 from adiabat.store.own_bm25 import own_bm25
 from adiabat.store.search import search
 from adiabat.store.text_vectors import embed_texts
@@ -249,7 +248,8 @@ def _lexical(target: _Asked, watch: Watch) -> dict[str, Sample]:
     lexical = BM25Ranker(own_bm25(target.store, watch=watch), target.examples.queries)
     dense = DenseRanker(target.store, target.vectors, target.similarity, target.device)
     name = target.examples.name
-    fused = fused_ranker(dense, lexical, WEIGHT, left_out=target.left_out, name=name, watch=watch)
+    weight = FusionSection().weight
+    fused = fused_ranker(dense, lexical, weight, left_out=target.left_out, name=name, watch=watch)
     rankers: dict[str, Ranker] = {"bm25": lexical, "fused": fused}
     return {name: target.sample(target.ranked_by(ranker, watch)) for name, ranker in rankers.items()}
 

@@ -29,9 +29,6 @@ from adiabat.store.vector_store import Store
 FIRST = 100
 """Documents of each ranking that are candidates."""
 
-WEIGHT = 0.7
-"""Default weight of the vectors (docs/decisions/039)."""
-
 
 @dataclass(frozen=True, slots=True)
 class FusedCandidates:
@@ -130,4 +127,4 @@ class Fusion:
     """
 
     index: BM25Index
-    weight: float = WEIGHT
+    weight: float
