@@ -57,6 +57,18 @@ def test_a_store_that_cannot_be_written_has_its_index_in_the_cache(
     assert written(own_bm25(store).path) == first
 
 
+def test_an_index_in_a_store_that_cannot_be_written_serves_until_the_texts_change(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = own_bm25(store).path
+    monkeypatch.setattr(module, "is_writable", lambda folder: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert own_bm25(store).path == own
+    adiabat.delete(store, ["d0"])
+    after = own_bm25(Store.open(store.path))
+    assert (after.path.parent, after.count) == (tmp_path / "cache" / "adiabat" / "bm25", 2)
+
+
 def test_an_index_that_another_process_builds_is_waited_for(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,7 +84,7 @@ def require_texts(store: Store) -> None:
 def _place(store: Store, stemmer: str | None) -> Path:
     name = FOLDER if stemmer is None else f"{FOLDER}-{stemmer}"
     own = Path(store.path) / name
-    if own.exists() or is_writable(Path(store.path)):
+    if is_writable(Path(store.path)) or _at_hand(own, store):
         return own
     return user_cache() / FOLDER / f"{store.manifest.documents[:32]}-{name}"
 
