@@ -54,6 +54,9 @@ ROOMS: dict[str, set[str]] = {
     "dual_encoder": BELOW_JOBS,
     "distillation": {*BELOW_JOBS, "datasets", "dual_encoder", "evaluation", "stats"},
     "experiments": {*BELOW_JOBS, "adiabatic", "dual_encoder", "evaluation", "stats"},
+    "exporting": {
+        *("adiabatic", "config", "core", "data", "models", "report", "results", "runs", "stats", "store"),
+    },
     "upgrading": {"config", "core", "data", "results", "runs", "store"},
 }
 ROOMS["api"] = set(ROOMS)

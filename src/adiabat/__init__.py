@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from adiabat.api.experiment_verbs import safe_rate as safe_rate
     from adiabat.api.experiment_verbs import scaling as scaling
     from adiabat.api.experiment_verbs import sweep as sweep
+    from adiabat.api.export_verb import Exported as Exported
+    from adiabat.api.export_verb import export as export
     from adiabat.api.label_verb import label as label
     from adiabat.api.search_verb import SearchResult as SearchResult
     from adiabat.api.search_verb import search as search
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from adiabat.config.distillation import FitSettings as FitSettings
     from adiabat.config.distillation import MultilingualSettings as MultilingualSettings
     from adiabat.config.dual_training import TrainSettings as TrainSettings
+    from adiabat.config.exporting import ExportSettings as ExportSettings
     from adiabat.config.shared import AdviseSettings as AdviseSettings
     from adiabat.config.shared import EmbedSettings as EmbedSettings
     from adiabat.config.shared import EncoderSection as EncoderSection

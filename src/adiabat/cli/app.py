@@ -75,7 +75,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     "Main job": dict.fromkeys(("embed", "advise", "tune", "evaluate", "search"), "panel_main"),
     "Train": dict.fromkeys(("train", "mine", "label", "inspect", "distill"), "panel_train"),
     "Experiments": dict.fromkeys(("sweep", "scaling", "plan", "safe-rate"), "panel_experiments"),
-    "Results": dict.fromkeys(("compare", "space"), "panel_results"),
+    "Results": dict.fromkeys(("compare", "space", "export"), "panel_results"),
     "Data and help": dict.fromkeys(("data", "settings", "upgrade", "demo"), "panel_results"),
 }
 """Panels of ``adiabat --help``: each verb with the module of its function."""

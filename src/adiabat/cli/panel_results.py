@@ -22,8 +22,10 @@ from adiabat.cli.options import (
     Option,
     answer,
     argument,
+    number,
     option,
     required,
+    setting,
     show,
     switch,
     verb,
@@ -125,6 +127,61 @@ def space(given: Given) -> None:
     show(result, given, result.page)
 
 
+@verb(
+    argument("MODEL", "Model or finished job, one tower of which is exported."),
+    required("--out", "DIR", "Directory of the export."),
+    setting(
+        "export.to",
+        "--to",
+        "FORMAT",
+        "sentence-transformers, onnx, openvino or model2vec; peft or delta over the base model (export.to).",
+    ),
+    setting("export.tower", "--tower", None, "query or document (export.tower). Default: query."),
+    setting(
+        "export.precision",
+        "--precision",
+        None,
+        "fp32, fp16 or int8 (export.precision). Default: fp32, of a delta fp16.",
+    ),
+    number(
+        "export.min_cosine",
+        "--min-cosine",
+        "COSINE",
+        "Least agreement with the model's vectors (export.min_cosine). Default: 0.9999, int8 0.95.",
+    ),
+    setting(
+        "export.base",
+        "--base",
+        "MODEL",
+        "Base model of peft and delta (export.base). Default: that of the job.",
+    ),
+    setting(
+        "export.evaluations",
+        "--evaluation",
+        "DIR",
+        "An evaluation for the model card (export.evaluations); repeatable.",
+        list[str],
+    ),
+    CONFIG,
+    SET,
+    EXIST_OK,
+    AS_JSON,
+)
+def export(given: Given) -> None:
+    """Write one tower for other programs, and compare it with the model's own vectors."""
+    from adiabat.config.exporting import ExportSettings
+
+    exported = adiabat.export(
+        given.model, given.out, settings=given.settings(ExportSettings), exist_ok=given.exist_ok
+    )
+    if given.json:
+        answer(exported.to_json())
+        return
+    for line in exported.summary().split("\n"):
+        say(line)
+    answer(str(given.out))
+
+
 KINDS: Mapping[str, str] = {
     "embed": "shared:EmbedSettings",
     "advise": "shared:AdviseSettings",
@@ -147,6 +204,7 @@ KINDS: Mapping[str, str] = {
     "distill fit": "distillation:FitSettings",
     "distill multilingual": "distillation:MultilingualSettings",
     "distill ablate": "distillation:AblateSettings",
+    "export": "exporting:ExportSettings",
     "data arxiv-negatives": "dataset_settings:ArxivSettings",
     "data msmarco": "dataset_settings:MsmarcoSettings",
     "data squad": "dataset_settings:SquadSettings",

@@ -11,10 +11,18 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from adiabat.core.disk import move, part_of, take_lock
-from adiabat.core.errors import AdiabatError, DataError, InUseError, disk_error_of, reraise_unrelated
+from adiabat.core.disk import clear, make_folder, move, part_of, remove, take_lock
+from adiabat.core.errors import (
+    AdiabatError,
+    DataError,
+    InUseError,
+    JobError,
+    disk_error_of,
+    reraise_unrelated,
+)
 from adiabat.core.misfits import said_by
 from adiabat.core.version import WRITER, __version__, is_newer, version_in, written_by
+from adiabat.core.wording import option
 
 MANIFEST_FILE = "manifest.json"
 
@@ -310,6 +318,33 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
         yield file
         _sync(file)
         move(part, path)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Write a folder in a hidden one beside it, which takes its place once it is whole, or is removed.
+
+    Raises:
+        JobError: If the disk fails, in whatever class a library reports it.
+    """
+    making = folder.with_name(f".{folder.name}.making")
+    try:
+        make_folder(making, parents=True)
+        with sole_writer(making):
+            try:
+                # Of a call that was killed.
+                remove(*making.iterdir())
+                yield making
+                move(making, folder)
+            finally:
+                clear(making)
+    except Exception as fault:
+        if isinstance(fault, AdiabatError) or disk_error_of(fault) is None:
+            raise
+        raise JobError(
+            f"{option('out', folder)} could not be written: {fault}; free some space, or choose another "
+            "directory"
+        ) from fault
 
 
 def _sync(file: BinaryIO) -> None:

@@ -17,9 +17,9 @@ from transformers import PreTrainedTokenizerFast
 
 from adiabat.config.distillation import USUAL_DIMS, DistillStaticSettings, StaticSection, Weighting
 from adiabat.config.shared import EncoderSection
-from adiabat.core.disk import clear, make_folder, move, remove, remove_empty
-from adiabat.core.errors import AdiabatError, DataError, JobError, ModelError, disk_error_of
-from adiabat.core.files import sole_writer, write_text, write_together, writing_to
+from adiabat.core.disk import clear, make_folder, remove_empty
+from adiabat.core.errors import DataError, JobError, ModelError
+from adiabat.core.files import sole_writer, whole_folder, write_text, write_together, writing_to
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.wording import assignment, option
@@ -370,30 +370,9 @@ def distill_pair(
     )
     for tower in (pair.query, pair.document):
         require_saveable(tower)
-    try:
-        _save_whole(pair, folder)
-    except Exception as fault:
-        if isinstance(fault, AdiabatError) or disk_error_of(fault) is None:
-            raise
-        raise JobError(
-            f"{option('out', folder)} could not be written: {fault}; free some "
-            "space, or choose another directory"
-        ) from fault
+    with whole_folder(folder) as making:
+        save_model(pair, making)
     return pair
-
-
-def _save_whole(model: DualEncoder, folder: Path) -> None:
-    """Write a model into a hidden directory beside its own, and rename that."""
-    making = folder.with_name(f".{folder.name}.making")
-    make_folder(making, parents=True)
-    with sole_writer(making):
-        try:
-            # Of a call that was killed.
-            remove(*making.iterdir())
-            save_model(model, making)
-            move(making, folder)
-        finally:
-            clear(making)
 
 
 def inputs_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[str, str]]:

@@ -63,11 +63,11 @@ def pool(hidden: Float[Tensor, "b l d"], mask: TokenTensor, *, pooling: Pooling)
         return torch.bmm(weights.unsqueeze(1), states).squeeze(1) / weights.sum(dim=1, keepdim=True)
     if pooling == "max":
         return states.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
-    # argmax finds the first 1 of a row; the last one is the first of the row read backwards.
-    position = mask.argmax(dim=1)
-    if pooling == "last":
-        position = mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
-    return states[torch.arange(len(states), device=states.device), position]
+    # argmax finds the first 1 of a row; the count of ones so far is highest at the last one.
+    position = (mask if pooling == "cls" else mask * mask.cumsum(dim=1)).argmax(dim=1)
+    # Gathered, not indexed: a graph for another runtime would keep the number of texts of its example.
+    place = position[:, None, None].expand(-1, 1, states.shape[2])
+    return states.gather(1, place).squeeze(1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import copy
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -35,7 +36,13 @@ from adiabat.models.lost_files import (
     require_nothing_lost,
     require_settings_of_tokens,
 )
-from adiabat.models.model_paths import require_model, unknown_model
+from adiabat.models.model_paths import (
+    DEMO_HUB_NAME,
+    PACKAGE,
+    demo_model_folder,
+    require_model,
+    unknown_model,
+)
 from adiabat.models.st_files import (
     IN_AND_OUT,
     UNLIMITED,
@@ -257,6 +264,9 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
     except Exception as fault:
         # The network fails in classes of whatever library makes the requests.
         reraise_unrelated(fault)
+        # Adapters over the embedded model name it as the hub does.
+        if str(name) == DEMO_HUB_NAME and find_spec(PACKAGE) is not None:
+            return demo_model_folder()
         raise unknown_model(str(name), fault) from fault
 
 

@@ -15,6 +15,7 @@ from adiabat.core.files import is_there, read_plain
 from adiabat.data.near_duplicates import SIGNATURE_BYTES
 from adiabat.data.text_hashes import HASH_BYTES, TrainedTexts
 from adiabat.models.backbone import Trust
+from adiabat.models.deltas import is_delta, load_delta
 from adiabat.models.device import device_of
 from adiabat.models.loading import load as load_directory
 from adiabat.models.loading import override
@@ -67,12 +68,20 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
         )
     model = fspath(model)
     name = directory_of(model)
+    if is_delta(Path(name)):
+        return _over_base(Path(name), section).to(torch_device)
     trusted = (section.trust_remote_code or "").rstrip("/") == model.rstrip("/")
     trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
     loaded = load_directory(
         name, settings=section.overrides(), trust=trust, blocks=section.blocks, pad_token=section.pad_token
     )
     return _with_similarity(replace(loaded, name=model), section).to(torch_device)
+
+
+def _over_base(folder: Path, section: EncoderSection) -> DualEncoder:
+    """A delta over its base; settings are laid over those of the delta."""
+    model = load_delta(folder, load)
+    return _with_similarity(override(model, section.overrides(), pad_token=section.pad_token), section)
 
 
 def _with_similarity(model: DualEncoder, section: EncoderSection) -> DualEncoder:

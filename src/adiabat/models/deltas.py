@@ -1,0 +1,147 @@
+"""A delta: what differs between a model and its base, loaded as ``base + delta``.
+
+A folder of two files. ``delta.json`` names the base with the digests of its towers' weights, and has the
+settings of each tower that differs. ``delta.safetensors`` has, for each of its weights that differs, the
+difference in float16, or two factors whose product it is. Projections that the base lacks lie in folders of
+their own.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from adiabat.core.disk import make_folder
+from adiabat.core.errors import ModelError
+from adiabat.core.files import reading
+from adiabat.core.formats import Format
+from adiabat.data.records import SIDES, Side
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
+from adiabat.models.json_files import exists, read_json, write_json
+from adiabat.models.st_files import load_projection, required, save_projection
+from adiabat.models.towers import DualEncoder
+
+FILE, WEIGHTS = "delta.json", "delta.safetensors"
+
+FORMAT = Format(1, oldest=1)
+
+OUTER, INNER = ".outer", ".inner"
+"""Endings of the names of two factors, ``W + outer @ inner``."""
+
+Weights = dict[str, Float[Tensor, "*shape"]]
+"""Differences or factors by the names of the weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class TowerDelta:
+    """What differs in one tower.
+
+    Attributes:
+        weights: Of the backbone.
+        projections: Whether the projections are others, and lie beside the weights.
+    """
+
+    side: Side
+    settings: EncoderSettings
+    weights: Weights
+    projections: bool
+
+
+def is_delta(folder: Path) -> bool:
+    """Whether a folder holds a delta."""
+    return exists(folder / FILE)
+
+
+def write_delta(
+    model: DualEncoder, base: DualEncoder, base_name: str, deltas: list[TowerDelta], folder: Path
+) -> None:
+    """Write what differs; the model's towers give the projections."""
+    towers: dict[str, Any] = {}
+    tensors: Weights = {}
+    for delta in deltas:
+        towers[delta.side] = {"settings": asdict(delta.settings), "projections": delta.projections}
+        tensors |= {f"{delta.side}/{name}": weights for name, weights in delta.weights.items()}
+        if delta.projections:
+            for number, projection in enumerate(model.tower(delta.side).projection_list()):
+                place = _projection(folder, delta.side, number)
+                make_folder(place)
+                save_projection(projection, place)
+    write_json(
+        folder / FILE,
+        {
+            "format": FORMAT.number,
+            "base": base_name,
+            "base_weights": {side: base.tower(side).weights_digest() for side in SIDES},
+            "shared": model.shared,
+            "root": dict(model.root),
+            "towers": towers,
+        },
+    )
+    save_file({name: weights.contiguous() for name, weights in tensors.items()}, folder / WEIGHTS)
+
+
+def load_delta(folder: Path, load_base: Callable[[str], DualEncoder]) -> DualEncoder:
+    """The model of a delta, over its base; weights that do not differ are those of the base itself."""
+    path = folder / FILE
+    with reading(path, remedy="get the delta again", error=ModelError):
+        record = read_json(path)
+        name, digests, towers, shared, root = required(
+            record, "base", "base_weights", "towers", "shared", "root", path=path
+        )
+    FORMAT.require(record.get("format", 0), path, older="export the model again", error=ModelError)
+    base = load_base(name)
+    for side in SIDES:
+        if base.tower(side).weights_digest() != digests[side]:
+            raise ModelError(
+                f"{path} must lie over the base model that it was made from, {name}, got one with another "
+                f"{side} tower; restore that model, or correct base in {FILE}"
+            )
+    with reading(folder / WEIGHTS, remedy="get the delta again", error=ModelError):
+        tensors = load_file(folder / WEIGHTS)
+    made = {
+        side: _tower(folder, base.tower(side), side, towers[side], tensors)
+        for side in SIDES
+        if side in towers
+    }
+    query = made.get("query", base.query)
+    document = query if shared else made.get("document", base.document)
+    return replace(base, query=query, document=document, name=str(folder), root=root)
+
+
+def _tower(folder: Path, base: Encoder, side: Side, record: Mapping[str, Any], tensors: Weights) -> Encoder:
+    """The base's tower with its differences added."""
+    prefix = f"{side}/"
+    changes = {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+    backbone = changed(base.backbone, changes)
+    projections = base.projection_list()
+    if record["projections"]:
+        count = len(list(folder.glob(f"{side}_projection_*")))
+        projections = [load_projection(_projection(folder, side, number)) for number in range(count)]
+    return Encoder(backbone, base.tokenizer, EncoderSettings(**record["settings"]), projections).eval()
+
+
+def changed(module: nn.Module, changes: Weights) -> Any:
+    """A copy of a module with some of its weights changed, which shares all others with it."""
+    names = {name.removesuffix(OUTER).removesuffix(INNER) for name in changes}
+    kept = {id(weights): weights for name, weights in module.named_parameters() if name not in names}
+    twin = copy.deepcopy(module, memo=dict(kept))
+    with torch.no_grad():
+        for name in names:
+            weights = twin.get_parameter(name)
+            if name in changes:
+                weights.add_(changes[name].to(weights))
+            else:
+                outer, inner = changes[name + OUTER].float(), changes[name + INNER].float()
+                weights.add_((outer @ inner).to(weights))
+    return twin
+
+
+def _projection(folder: Path, side: Side, number: int) -> Path:
+    return folder / f"{side}_projection_{number}"
