@@ -105,7 +105,7 @@ test-real: $(STAMP) $(INTEGRATIONS)/.installed $(OLDEST)/.installed  ## Tests on
 	  $(BIN)/python -m pytest -m real -rs $(PYTEST_ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; }; fi
 
 lock: $(STAMP)  ## Recompile requirements/*.txt (UPGRADE=1 for the newest versions)
-	$(COMPILE) pyproject.toml --extra demo --extra faiss --extra languages --extra maps --extra mteb --extra onnx --extra openvino --extra ray --extra stemming --extra tensorboard --group dev requirements/torch.in \
+	$(COMPILE) pyproject.toml --extra demo --extra faiss --extra languages --extra maps --extra mteb --extra onnx --extra openvino --extra ray --extra serve --extra stemming --extra tensorboard --group dev requirements/torch.in \
 	  --excludes requirements/without-cuda.in --no-emit-package torch -o requirements/lock.txt
 	@! grep -nE '^(nvidia|cuda|triton)' requirements/lock.txt || { \
 	  echo "lock.txt must hold nothing for CUDA; add what is listed above to requirements/without-cuda.in" >&2; exit 1; }

@@ -20,6 +20,8 @@ from adiabat.core.version import __version__
 # on first use.
 if TYPE_CHECKING:
     from adiabat.api.advise_verb import advise as advise
+    from adiabat.api.check_verb import EndpointCheck as EndpointCheck
+    from adiabat.api.check_verb import check as check
     from adiabat.api.compare_verb import compare as compare
     from adiabat.api.data_verbs import inspect as inspect
     from adiabat.api.data_verbs import make as make
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from adiabat.api.label_verb import label as label
     from adiabat.api.search_verb import SearchResult as SearchResult
     from adiabat.api.search_verb import search as search
+    from adiabat.api.serve_verb import serve as serve
     from adiabat.api.space_verb import space as space
     from adiabat.api.train_verb import estimate as estimate
     from adiabat.api.train_verb import train as train
@@ -51,8 +54,11 @@ if TYPE_CHECKING:
     from adiabat.api.tune_verb import tune as tune
     from adiabat.api.upgrade_verb import Upgraded as Upgraded
     from adiabat.api.upgrade_verb import upgrade as upgrade
+    from adiabat.api.watch_verb import watch as watch
     from adiabat.config.budgets import PlanSettings as PlanSettings
     from adiabat.config.budgets import ScalingSettings as ScalingSettings
+    from adiabat.config.checking import CheckSettings as CheckSettings
+    from adiabat.config.checking import WatchSettings as WatchSettings
     from adiabat.config.dataset_settings import ArxivSettings as ArxivSettings
     from adiabat.config.dataset_settings import HotpotqaSettings as HotpotqaSettings
     from adiabat.config.dataset_settings import InspectSettings as InspectSettings
@@ -67,6 +73,7 @@ if TYPE_CHECKING:
     from adiabat.config.distillation import MultilingualSettings as MultilingualSettings
     from adiabat.config.dual_training import TrainSettings as TrainSettings
     from adiabat.config.exporting import ExportSettings as ExportSettings
+    from adiabat.config.serving import ServeSettings as ServeSettings
     from adiabat.config.shared import AdviseSettings as AdviseSettings
     from adiabat.config.shared import EmbedSettings as EmbedSettings
     from adiabat.config.shared import EncoderSection as EncoderSection

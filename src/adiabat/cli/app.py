@@ -75,7 +75,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     "Main job": dict.fromkeys(("embed", "advise", "tune", "evaluate", "search"), "panel_main"),
     "Train": dict.fromkeys(("train", "mine", "label", "inspect", "distill"), "panel_train"),
     "Experiments": dict.fromkeys(("sweep", "scaling", "plan", "safe-rate"), "panel_experiments"),
-    "Results": dict.fromkeys(("compare", "space", "export"), "panel_results"),
+    "Results": dict.fromkeys(("compare", "space", "export", "serve", "check", "watch"), "panel_results"),
     "Data and help": dict.fromkeys(("data", "settings", "upgrade", "demo"), "panel_results"),
 }
 """Panels of ``adiabat --help``: each verb with the module of its function."""
@@ -196,8 +196,9 @@ def main(began: float | None = None) -> None:
 
     A time limit counts from `began`, a value of the monotonic clock; None takes the start of the process.
 
-    Exit codes: 0; 2 for a user error, reported in one line; 3 if ``--fail-on`` holds; 130 after Ctrl-C; 1 for
-    a defect, for too little memory, and silently if the reader of the output is gone.
+    Exit codes: 0; 2 for a user error, reported in one line; 3 if ``--fail-on`` holds, ``check`` finds a
+    difference or ``watch`` an alarm; 130 after Ctrl-C; 1 for a defect, for too little memory, and silently if
+    the reader of the output is gone.
     """
     settle_streams()
     settle_terminal()

@@ -1,5 +1,6 @@
 """Results: compare, space. Data and help: data, settings, upgrade, demo."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import import_module
@@ -13,7 +14,9 @@ from adiabat.cli.options import (
     AS_JSON,
     BASELINE,
     CONFIG,
+    DEVICE,
     EXIST_OK,
+    FUSE,
     SEED,
     SET,
     SPLIT,
@@ -182,6 +185,89 @@ def export(given: Given) -> None:
     answer(str(given.out))
 
 
+@verb(
+    argument("STORE", "Document vectors that all towers search.", Path),
+    setting(
+        "serve.towers",
+        "--tower",
+        "NAME=MODEL",
+        "A tower under a name: a job, a directory or a delta (serve.towers); repeatable.",
+        list[str],
+    ),
+    setting("serve.host", "--host", "ADDRESS", "Address to listen on (serve.host). Default: 127.0.0.1."),
+    number("serve.port", "--port", "N", "Port, 0 for a free one (serve.port). Default: 8000."),
+    FUSE,
+    setting(
+        "serve.preferences", "--preferences", "FILE", "Keep thumbs on the page in FILE (serve.preferences)."
+    ),
+    CONFIG,
+    SET,
+    DEVICE,
+)
+def serve(given: Given) -> None:
+    """Serve query towers of one store: OpenAI's embeddings, search, and a page that compares them."""
+    from adiabat.config.serving import ServeSettings
+
+    adiabat.serve(given.store, settings=given.settings(ServeSettings), on_listening=answer)
+
+
+@verb(
+    argument("ENDPOINT", "Address of OpenAI's interface, such as http://127.0.0.1:8000."),
+    argument("MODEL", "Model or job that it should serve."),
+    setting(
+        "check.served", "--served", "NAME", "Name of the model there (check.served). Default: the only one."
+    ),
+    setting("check.tower", "--tower", None, "query or document (check.tower). Default: query."),
+    setting("check.data", "--data", "DATA", "Queries to compare on (check.data). Default: those of the job."),
+    setting(
+        "check.store",
+        "--store",
+        "STORE",
+        "Compare rankings of it (check.store). Default: that of the job.",
+    ),
+    number(
+        "check.min_cosine", "--min-cosine", "COSINE", "Least agreement (check.min_cosine). Default: 0.999."
+    ),
+    CONFIG,
+    SET,
+    AS_JSON,
+)
+def check(given: Given) -> None:
+    """Compare a running endpoint with a model; exit code 3 where they differ, with what explains it."""
+    from adiabat.config.checking import CheckSettings
+
+    found = adiabat.check(given.endpoint, given.model, settings=given.settings(CheckSettings))
+    answer(found.to_json() if given.json else found.summary())
+    if not found.agrees:
+        raise typer.Exit(3)
+
+
+@verb(
+    argument("ENDPOINT", "Address of OpenAI's interface, such as http://127.0.0.1:8000."),
+    required("--store", "STORE", "Document vectors that the endpoint's are for."),
+    required("--out", "DIR", "Directory of the first reading and of readings.jsonl."),
+    setting("watch.served", "--served", "NAME", "Its name there (watch.served). Default: the only one."),
+    setting("watch.probes", "--probes", "FILE", "Probe texts (watch.probes). Default: those of adiabat."),
+    number("watch.limit", "--limit", "LOSS", "Overlap loss that is an alarm (watch.limit). Default: 0.01."),
+    setting("watch.every", "--every", "TIME", "Read on, such as every 10min (watch.every). Default: once."),
+    CONFIG,
+    SET,
+)
+def watch(given: Given) -> None:
+    """Measure the drift of a running endpoint since its first reading; exit code 3 for an alarm."""
+    from adiabat.config.checking import WatchSettings
+
+    last = adiabat.watch(
+        given.endpoint,
+        given.store,
+        given.out,
+        settings=given.settings(WatchSettings),
+        on_reading=lambda row: answer(json.dumps(row)),
+    )
+    if last["alarm"]:
+        raise typer.Exit(3)
+
+
 KINDS: Mapping[str, str] = {
     "embed": "shared:EmbedSettings",
     "advise": "shared:AdviseSettings",
@@ -205,6 +291,9 @@ KINDS: Mapping[str, str] = {
     "distill multilingual": "distillation:MultilingualSettings",
     "distill ablate": "distillation:AblateSettings",
     "export": "exporting:ExportSettings",
+    "serve": "serving:ServeSettings",
+    "check": "checking:CheckSettings",
+    "watch": "checking:WatchSettings",
     "data arxiv-negatives": "dataset_settings:ArxivSettings",
     "data msmarco": "dataset_settings:MsmarcoSettings",
     "data squad": "dataset_settings:SquadSettings",

@@ -19,7 +19,17 @@ LEAST_COSINE: dict[Precision, float] = {"fp32": 0.9999, "fp16": 0.999, "int8": 0
 """Least cosine of an exported vector to the model's own, if none is set."""
 
 
-class ExportSection(Section):
+class ComparedSection(Section):
+    """What vectors of a model are compared on."""
+
+    data: Text | None = None
+    """Queries to compare on, with relevant documents in `store`; None takes those of the job, or packaged
+    texts where it has none."""
+    store: Text | None = None
+    """Document vectors; None takes those of the job."""
+
+
+class ExportSection(ComparedSection):
     """``[export]``: format, tower, precision, and the least agreement with the model's own vectors."""
 
     to: Format | None = None
@@ -35,11 +45,6 @@ class ExportSection(Section):
     0.9999 (fp32), 0.999 (fp16), 0.95 (int8)."""
     base: Text | None = None
     """Base model of ``peft`` and ``delta``; None takes the model that the job started from."""
-    data: Text | None = None
-    """Queries that the export is compared on, with relevant documents in `store`; None takes those of the
-    job, or packaged texts where it has none."""
-    store: Text | None = None
-    """Document vectors; None takes those of the job."""
     evaluations: Texts = ()
     """Directories of ``adiabat evaluate`` whose tables the model card shows."""
 

@@ -3,12 +3,15 @@
 import contextlib
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.exporting import GRAPHS, ExportSection, ExportSettings
+import numpy as np
+
+from adiabat.config.exporting import ExportSection, ExportSettings, Format
 from adiabat.core.disk import give_usual_mode, remove
 from adiabat.core.errors import ModelError
 from adiabat.core.files import whole_folder, write_json
@@ -20,7 +23,7 @@ from adiabat.exporting.adapter_files import write_adapter
 from adiabat.exporting.card import write_card
 from adiabat.exporting.differences import differences, factored
 from adiabat.exporting.export_checks import RECORD
-from adiabat.exporting.graphs import as_graph
+from adiabat.exporting.graphs import EmbeddingGraph, Run, as_graph
 from adiabat.exporting.job_tables import base_of, tables_of
 from adiabat.exporting.one_tower import in_half_precision, one_tower, require_transformer
 from adiabat.exporting.parity import Compared, Parity, Vectors, compared_texts, parity
@@ -34,6 +37,9 @@ from adiabat.models.model_paths import DEMO_HUB_NAME, Model
 from adiabat.models.saving import save
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder, merged_tower
+
+Embed = Callable[[Sequence[str]], Vectors]
+"""The export at work: texts to vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,8 @@ def export(model: Model, folder: Path, settings: ExportSettings, watch: Watch) -
         if section.to == "delta":
             written = _delta(loaded, section, making)
         else:
-            written = _one_tower(loaded, section, making, watch)
+            assert section.to is not None
+            written = {section.tower: WRITERS[section.to](loaded, section, making, watch)}
         parities = {side: _compared(loaded, section, side, run, watch) for side, run in written.items()}
         for side, found in parities.items():
             _require_agreement(found, side, section)
@@ -110,53 +117,97 @@ def _parity_in_json(found: Parity) -> dict[str, Any]:
     return record
 
 
-Embed = Callable[[Sequence[str]], Vectors]
-"""The export at work: texts to vectors."""
+def _saved(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> Embed:
+    """A plain model of sentence-transformers."""
+    one = one_tower(model, section.tower)
+    save(in_half_precision(one) if section.settled_precision == "fp16" else one, folder)
+    return partial(_by_model, folder, section.tower)
 
 
-def _one_tower(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> dict[Side, Embed]:
-    """Write one tower in any format but a delta."""
-    side, form, precision = section.tower, str(section.to), section.settled_precision
-    one = one_tower(model, side)
-    is_static = isinstance(one.query.backbone, StaticBackbone)
-    if form == "model2vec" and not is_static:
+def _static(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> Embed:
+    """A static model of model2vec."""
+    tower = one_tower(model, section.tower).query
+    if not isinstance(tower.backbone, StaticBackbone):
         raise ModelError(
-            f"export.to must be another format for a transformer, got model2vec, which holds static models; "
+            "export.to must be another format for a transformer, got model2vec, which holds static models; "
             f"distill one first, or choose {option('to', 'sentence-transformers')}"
         )
-    if form == "model2vec":
-        write_static(one.query, side, NAMES[model.similarity], folder, half=precision == "fp16")
-        return {side: lambda texts: as_model2vec(folder).encode(texts, side=side, precision="fp32")}
-    if form in (*GRAPHS, "peft"):
-        require_transformer(one.query, form)
-    save(in_half_precision(one) if precision == "fp16" and form not in GRAPHS else one, folder)
-    if form == "peft":
-        base, name, rank = _base(model, section)
-        if rank is None:
-            raise ModelError(
-                f"export.to must be delta or sentence-transformers for {model.name}, which was not tuned "
-                "with adapters, got peft; choose one of them"
-            )
-        write_adapter(one, merged_tower(base.tower(side)), _hub_name(name), rank, folder)
-        remove(folder / "config.json")
-    if form in (*GRAPHS, "peft"):
-        # Nothing loads them here but a call that forgot the backend, and would get vectors of other weights.
-        remove(*folder.glob("model*.safetensors*"))
-    if form not in GRAPHS:
-        return {side: lambda texts: load(folder).encode(texts, side=side, precision="fp32")}
-    graph = as_graph(one_tower(model, side).query, side)
-    if form == "onnx":
+    half = section.settled_precision == "fp16"
+    write_static(tower, section.tower, NAMES[model.similarity], folder, half=half)
+    return partial(_by_model2vec, folder, section.tower)
+
+
+def _adapter(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> Embed:
+    """Low-rank adapters beside the modules that a base model lacks."""
+    one = one_tower(model, section.tower)
+    require_transformer(one.query, "peft")
+    base, name, rank = _base(model, section)
+    if rank is None:
+        raise ModelError(
+            f"export.to must be delta or sentence-transformers for {model.name}, which was not tuned "
+            "with adapters, got peft; choose one of them"
+        )
+    save(in_half_precision(one) if section.settled_precision == "fp16" else one, folder)
+    write_adapter(one, merged_tower(base.tower(section.tower)), _hub_name(name), rank, folder)
+    # The base model has both.
+    remove(folder / "config.json", *folder.glob("model*.safetensors*"))
+    return partial(_by_model, folder, section.tower)
+
+
+def _graph(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> Embed:
+    """A graph of another runtime, beside the tokenizer and the settings of its modules."""
+    side, precision = section.tower, section.settled_precision
+    one = one_tower(model, side)
+    require_transformer(one.query, str(section.to))
+    save(one, folder)
+    # Nothing loads them here but a call that forgot the backend, and would get vectors of other weights.
+    remove(*folder.glob("model*.safetensors*"))
+    graph = as_graph(one.query, side)
+    if section.to == "onnx":
         from adiabat.exporting.onnx_files import onnx_run, write_onnx
 
         write_onnx(graph, folder, precision)
-        return {side: lambda texts: graph.vectors(onnx_run(folder), texts, side)}
+        return partial(_by_graph, graph, onnx_run, folder, side)
     from adiabat.exporting.openvino_files import openvino_run, write_openvino
 
     calibrated = compared_texts(model, section, side, watch).others if precision == "int8" else ()
     # Both print bars of their own on stdout, which is for programs.
     with quietly(), contextlib.redirect_stdout(io.StringIO()):
         write_openvino(graph, folder, precision, calibrated, side)
-    return {side: lambda texts: graph.vectors(openvino_run(folder), texts, side)}
+    return partial(_by_graph, graph, openvino_run, folder, side)
+
+
+WRITERS: Mapping[Format, Callable[[DualEncoder, ExportSection, Path, Watch], Embed]] = {
+    "sentence-transformers": _saved,
+    "model2vec": _static,
+    "peft": _adapter,
+    "onnx": _graph,
+    "openvino": _graph,
+}
+"""What writes one tower in a format, and gives the export at work."""
+
+
+def _by_model(folder: Path, side: Side, texts: Sequence[str]) -> Vectors:
+    return np.asarray(load(folder).encode(texts, side=side, precision="fp32"))
+
+
+def _by_model2vec(folder: Path, side: Side, texts: Sequence[str]) -> Vectors:
+    return np.asarray(as_model2vec(folder).encode(texts, side=side, precision="fp32"))
+
+
+def _by_graph(
+    graph: EmbeddingGraph, run_of: Callable[[Path], Run], folder: Path, side: Side, texts: Sequence[str]
+) -> Vectors:
+    return graph.vectors(run_of(folder), texts, side)
+
+
+def _by_delta(folder: Path, base: DualEncoder, side: Side, texts: Sequence[str]) -> Vectors:
+    def loaded(name: str) -> DualEncoder:
+        # The base that was compared with, under whatever name.
+        del name
+        return base
+
+    return np.asarray(load_delta(folder, loaded).encode(texts, side=side, precision="fp32"))
 
 
 def _delta(model: DualEncoder, section: ExportSection, folder: Path) -> dict[Side, Embed]:
@@ -183,14 +234,7 @@ def _delta(model: DualEncoder, section: ExportSection, folder: Path) -> dict[Sid
     merged = replace(merged, document=merged.query if model.shared else merged_tower(model.document))
     write_delta(merged, base, name, deltas, folder)
     sides: Sequence[Side] = SIDES[:1] if model.shared else [delta.side for delta in deltas] or SIDES[:1]
-    return {side: _delta_run(folder, base, side) for side in sides}
-
-
-def _delta_run(folder: Path, base: DualEncoder, side: Side) -> Embed:
-    def run(texts: Sequence[str]) -> Vectors:
-        return load_delta(folder, lambda name: base).encode(texts, side=side, precision="fp32")
-
-    return run
+    return {side: partial(_by_delta, folder, base, side) for side in sides}
 
 
 def _compared(model: DualEncoder, section: ExportSection, side: Side, run: Embed, watch: Watch) -> Parity:

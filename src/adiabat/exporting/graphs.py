@@ -1,5 +1,6 @@
 """The whole way from token ids to the vector of a text as one module, for the graphs of other runtimes."""
 
+import copy
 from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any
@@ -83,7 +84,8 @@ class EmbeddingGraph(nn.Module):
 
 
 def as_graph(tower: Encoder, side: Side) -> EmbeddingGraph:
-    """The graph of a tower, which attends without the tricks that a tracer cannot follow."""
-    backbone: Any = tower.backbone
+    """The graph of a copy of a tower, which attends without the tricks that a tracer cannot follow."""
+    twin = copy.deepcopy(tower)
+    backbone: Any = twin.backbone
     backbone.set_attn_implementation("sdpa" if backbone._supports_sdpa else "eager")
-    return EmbeddingGraph(tower, side).eval()
+    return EmbeddingGraph(twin, side).eval()

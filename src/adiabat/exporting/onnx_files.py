@@ -15,6 +15,9 @@ from adiabat.exporting.graphs import STATES, VECTORS, EmbeddingGraph, Run
 
 FILE = Path("onnx") / "model.onnx"
 
+LARGEST = 1_900_000_000
+"""Bytes of weights in the file of the graph itself, which protobuf limits to 2 GiB; others lie beside it."""
+
 OPSET = 18
 """Version of the operators: the lowest that torch's exporter writes without converting."""
 
@@ -37,7 +40,7 @@ def write_onnx(graph: EmbeddingGraph, folder: Path, precision: Precision) -> Non
             opset_version=OPSET,
             dynamo=True,
             dynamic_shapes={name: {0: batch, 1: tokens} for name in graph.inputs},
-            external_data=False,
+            external_data=sum(weights.nbytes for weights in graph.parameters()) > LARGEST,
             verbose=False,
         )
         if precision == "int8":

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from adiabat.adiabatic.judged_queries import JudgedQueries
 from adiabat.adiabatic.probes import REHEARSAL, read_probes
-from adiabat.config.exporting import ExportSection
+from adiabat.config.exporting import ComparedSection
 from adiabat.core.errors import AdiabatError, DataError
 from adiabat.core.progress import Watch
 from adiabat.core.text import counted
@@ -70,8 +70,12 @@ class Parity:
     change: Change | None = None
 
 
-def compared_texts(model: DualEncoder, section: ExportSection, side: Side, watch: Watch) -> Compared:
-    """The texts to compare on: those that are named, else those of the job, else packaged ones."""
+def compared_texts(
+    model: DualEncoder, section: ComparedSection, side: Side, watch: Watch, *, most: int = TEXTS
+) -> Compared:
+    """The texts to compare on, at most `most`: those that are named, else those of the job, else packaged
+    ones.
+    """
     tables = tables_of(model.name)
     of_job, columns = tables.get("job", {}), tables.get("data", {})
     data, store = section.data, section.store or of_job.get("store")
@@ -80,48 +84,50 @@ def compared_texts(model: DualEncoder, section: ExportSection, side: Side, watch
         data = with_columns(with_split(first, columns.get("split")), columns.get("columns", {}))
     try:
         if side == "document" and store is not None:
-            return _documents(Store.open(store))
+            return _documents(Store.open(store), most)
         if side == "query" and data is not None:
-            return _queries(data, None if store is None else Store.open(store), model)
+            return _queries(data, None if store is None else Store.open(store), model, most)
     except AdiabatError as fault:
         # What the user names must be there; the job's own inputs may have moved since.
         if section.data is not None or section.store is not None:
             raise
         watch.note(f"the job's texts cannot be read, packaged ones are compared: {fault}")
     packaged = "packaged with adiabat, in many languages"
-    return Compared(read_probes().texts, packaged, read_probes(REHEARSAL).texts[:CALIBRATED])
+    texts = read_probes().texts
+    drawn, _ = _drawn(len(texts), most)
+    return Compared([texts[row] for row in drawn], packaged, read_probes(REHEARSAL).texts[:CALIBRATED])
 
 
-def _documents(store: Store) -> Compared:
+def _documents(store: Store, most: int) -> Compared:
     if not store.has_texts:
         raise DataError(
             f"{store.path} must keep its texts to compare document vectors on, it holds vectors only"
         )
-    drawn, others = _drawn(store.count)
+    drawn, others = _drawn(store.count, most)
     return Compared(store.texts(drawn), f"documents of {store.path}", store.texts(others))
 
 
-def _queries(data: str, store: Store | None, model: DualEncoder) -> Compared:
+def _queries(data: str, store: Store | None, model: DualEncoder, most: int) -> Compared:
     examples = read_examples(data, usual_split="test")
     if not isinstance(examples, ExampleSet):
         raise DataError(f"{data} must be queries with positives, got a language grid; name examples")
     if store is None:
         queries = list(dict.fromkeys(example.query for example in examples.examples))
-        rows, others = _drawn(len(queries))
+        rows, others = _drawn(len(queries), most)
         calibrated = [queries[row] for row in others]
         return Compared([queries[row] for row in rows], f"queries of {data}", calibrated)
     addressed = address(examples, store, missing="drop", merge_equal=True)
-    rows, others = _drawn(len(addressed))
+    rows, others = _drawn(len(addressed), most)
     drawn, calibrated = addressed.take(rows), [addressed.queries[row] for row in others]
     tokens = TokenTable.of(model.query, drawn.queries, side="query")
     judged = JudgedQueries.of(store, drawn, tokens, model.ranks_by)
     return Compared(drawn.queries, f"queries of {data}", calibrated, judged)
 
 
-def _drawn(count: int) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " c"]]:
+def _drawn(count: int, most: int) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " c"]]:
     """Rows of the texts to compare on, and of those to calibrate on, ascending."""
     order = np.random.default_rng(0).permutation(count)
-    drawn, others = order[:TEXTS], order[TEXTS:][:CALIBRATED]
+    drawn, others = order[:most], order[most:][:CALIBRATED]
     if len(others) < CALIBRATED:
         others = drawn[:CALIBRATED]
     return np.sort(drawn), np.sort(others)

@@ -87,12 +87,21 @@ def write_delta(
     save_file({name: weights.contiguous() for name, weights in tensors.items()}, folder / WEIGHTS)
 
 
-def load_delta(folder: Path, load_base: Callable[[str], DualEncoder]) -> DualEncoder:
-    """The model of a delta, over its base; weights that do not differ are those of the base itself."""
+def load_delta(
+    folder: Path, load_base: Callable[[str], DualEncoder], *, over_base: bool = False
+) -> DualEncoder:
+    """The model of a delta, over its base; weights that do not differ are those of the base itself.
+
+    Args:
+        folder: The delta.
+        load_base: Loads the base by its name.
+        over_base: Keep the differences of dense layers beside the weights of the base, and add them in each
+            pass, so that many deltas take little more memory than one model.
+    """
     path = folder / FILE
     with reading(path, remedy="get the delta again", error=ModelError):
         record = read_json(path)
-        name, digests, towers, shared, root = required(
+        name, digests, towers, is_one, root = required(
             record, "base", "base_weights", "towers", "shared", "root", path=path
         )
     FORMAT.require(record.get("format", 0), path, older="export the model again", error=ModelError)
@@ -105,31 +114,39 @@ def load_delta(folder: Path, load_base: Callable[[str], DualEncoder]) -> DualEnc
             )
     with reading(folder / WEIGHTS, remedy="get the delta again", error=ModelError):
         tensors = load_file(folder / WEIGHTS)
+    add = beside if over_base else changed
     made = {
-        side: _tower(folder, base.tower(side), side, towers[side], tensors)
+        side: _tower(folder, base.tower(side), side, towers[side], tensors, add)
         for side in SIDES
         if side in towers
     }
     query = made.get("query", base.query)
-    document = query if shared else made.get("document", base.document)
+    document = query if is_one else made.get("document", base.document)
     return replace(base, query=query, document=document, name=str(folder), root=root)
 
 
-def _tower(folder: Path, base: Encoder, side: Side, record: Mapping[str, Any], tensors: Weights) -> Encoder:
+def _tower(
+    folder: Path,
+    base: Encoder,
+    side: Side,
+    record: Mapping[str, Any],
+    tensors: Weights,
+    add: Callable[[nn.Module, Weights], Any],
+) -> Encoder:
     """The base's tower with its differences added."""
     prefix = f"{side}/"
     changes = {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
-    backbone = changed(base.backbone, changes)
     projections = base.projection_list()
     if record["projections"]:
         count = len(list(folder.glob(f"{side}_projection_*")))
         projections = [load_projection(_projection(folder, side, number)) for number in range(count)]
-    return Encoder(backbone, base.tokenizer, EncoderSettings(**record["settings"]), projections).eval()
+    settings = EncoderSettings(**record["settings"])
+    return Encoder(add(base.backbone, changes), base.tokenizer, settings, projections).eval().to(base.device)
 
 
 def changed(module: nn.Module, changes: Weights) -> Any:
     """A copy of a module with some of its weights changed, which shares all others with it."""
-    names = {name.removesuffix(OUTER).removesuffix(INNER) for name in changes}
+    names = _names(changes)
     kept = {id(weights): weights for name, weights in module.named_parameters() if name not in names}
     twin = copy.deepcopy(module, memo=dict(kept))
     with torch.no_grad():
@@ -138,9 +155,69 @@ def changed(module: nn.Module, changes: Weights) -> Any:
             if name in changes:
                 weights.add_(changes[name].to(weights))
             else:
-                outer, inner = changes[name + OUTER].float(), changes[name + INNER].float()
-                weights.add_((outer @ inner).to(weights))
+                outer, inner = (changes[name + part].to(weights) for part in (OUTER, INNER))
+                weights.add_(outer @ inner)
     return twin
+
+
+def beside(module: nn.Module, changes: Weights) -> Any:
+    """The same, with the changes of dense layers beside their weights, which stay shared too."""
+    dense = {
+        path
+        for name in _names(changes)
+        if name.endswith(".weight")
+        and isinstance(module.get_submodule(path := name.removesuffix(".weight")), nn.Linear)
+    }
+    parts = {f"{path}.weight{part}" for path in dense for part in ("", OUTER, INNER)}
+    twin = changed(module, {name: each for name, each in changes.items() if name not in parts})
+    for path in dense:
+        layer = twin.get_submodule(path)
+        twin.set_submodule(
+            path, ChangedLinear(layer, *(changes.get(f"{path}.weight{part}") for part in ("", OUTER, INNER)))
+        )
+    return twin
+
+
+class ChangedLinear(nn.Module):
+    """A dense layer over shared weights, ``(W + D) x + b`` or ``W x + outer (inner x) + b``."""
+
+    difference: Float[Tensor, "o i"] | None
+    outer: Float[Tensor, "o r"] | None
+    inner: Float[Tensor, "r i"] | None
+
+    def __init__(
+        self,
+        layer: nn.Linear,
+        difference: Float[Tensor, "o i"] | None,
+        outer: Float[Tensor, "o r"] | None,
+        inner: Float[Tensor, "r i"] | None,
+    ) -> None:
+        """Take the layer, and its difference as it was stored or its factors."""
+        super().__init__()
+        self.layer = layer
+        self.register_buffer("difference", difference, persistent=False)
+        # Factors are small, and would be converted in every pass.
+        self.register_buffer("outer", None if outer is None else outer.to(layer.weight), persistent=False)
+        self.register_buffer("inner", None if inner is None else inner.to(layer.weight), persistent=False)
+
+    @property
+    def weight(self) -> Tensor:
+        """The shared weights, for code that asks for their type."""
+        return self.layer.weight
+
+    def forward(self, states: Float[Tensor, "*rows i"]) -> Float[Tensor, "*rows o"]:
+        """Apply the changed layer."""
+        if self.outer is not None and self.inner is not None:
+            low_rank = nn.functional.linear(nn.functional.linear(states, self.inner), self.outer)
+            return self.layer(states) + low_rank  # type: ignore[no-any-return]
+        assert self.difference is not None
+        weights = self.layer.weight + self.difference.to(self.layer.weight)
+        return nn.functional.linear(states, weights, self.layer.bias)
+
+
+def _names(changes: Weights) -> set[str]:
+    """The names of the changed weights."""
+    return {name.removesuffix(OUTER).removesuffix(INNER) for name in changes}
 
 
 def _projection(folder: Path, side: Side, number: int) -> Path:

@@ -1,0 +1,207 @@
+"""Whether an endpoint gives a model's own vectors, and if not, which of the usual causes explains it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from adiabat.config.checking import CheckSection
+from adiabat.core.progress import Watch
+from adiabat.data.records import Side
+from adiabat.exporting.job_tables import base_of
+from adiabat.exporting.parity import Compared, Parity, compared_texts, parity
+from adiabat.models.embedding_head import POOLINGS
+from adiabat.models.encoder import Encoder
+from adiabat.models.model_names import load
+from adiabat.models.st_files import position_rows
+from adiabat.models.towers import DualEncoder
+from adiabat.serving.batching import Vectors
+from adiabat.serving.endpoint import Endpoint
+
+TRIED = 32
+"""Texts that each cause is tried on; the one that explains them best is tried on all."""
+
+PROMPTS = (
+    "query: ",
+    "passage: ",
+    "search_query: ",
+    "Represent this sentence for searching relevant passages: ",
+)
+"""Prompts that servers put before texts of models that have none."""
+
+LIMITS = (32, 64, 128, 256, 384, 512, 1_024, 2_048, 8_192)
+"""Token limits of servers and models."""
+
+UNIT = 1e-3
+"""By how much the length of a vector of unit length may be off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found at an endpoint.
+
+    Attributes:
+        parity: Agreement with the model's own vectors, and the change of the ranking.
+        cause: What explains a difference, in words; "" without one.
+        nearest: The cause that comes nearest, with its least cosine; "" where one explains it, or none is
+            needed.
+        lengths: A sentence on vectors that should have unit length and have not; "" otherwise.
+    """
+
+    parity: Parity
+    agrees: bool
+    cause: str = ""
+    nearest: str = ""
+    lengths: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Something that an endpoint may do otherwise, and the vectors that it then gives."""
+
+    sentence: str
+    embed: Callable[[Sequence[str]], Vectors]
+
+
+def check_endpoint(endpoint: Endpoint, model: DualEncoder, section: CheckSection, watch: Watch) -> Found:
+    """Compare an endpoint with a model.
+
+    Raises:
+        EndpointError: If the endpoint does not answer with vectors.
+    """
+    side: Side = section.tower
+    compared = compared_texts(model, section, side, watch, most=section.texts)
+    # Beyond any limit, so that another one shows: queries are short.
+    long = " ".join([*compared.texts, *compared.others])
+    limit = model.tower(side).settings.limit(side)
+    texts = [*compared.texts, long[: 12 * max(limit, LIMITS[4])]]
+    watch.note(f"comparing {compared.named} and one that is too long")
+    served, own = endpoint.embed(texts), _embedded(model.tower(side), side, texts)
+    lengths = _lengths(model.tower(side), served)
+    if served.shape[1] != own.shape[1]:
+        return _of_other_width(texts, own, served, lengths)
+    found = parity(Compared(texts, compared.named, ()), own, served, ranked=False)
+    if compared.judged is not None and side == "query":
+        ranked = parity(compared, own[:-1], served[:-1], ranked=True)
+        found = replace(found, change=ranked.change)
+    if found.minimum >= section.min_cosine:
+        return Found(found, agrees=True, lengths=lengths)
+    cause, nearest = _explained(texts, own, served, model, section)
+    return Found(found, agrees=False, cause=cause, nearest=nearest, lengths=lengths)
+
+
+def _explained(
+    texts: Sequence[str], own: Vectors, served: Vectors, model: DualEncoder, section: CheckSection
+) -> tuple[str, str]:
+    """The cause that explains a difference, or else the nearest one."""
+    # The texts that differ most tell causes apart.
+    order = np.argsort(_cosines(own, served))[:TRIED]
+    few = [texts[row] for row in order]
+    best, least = None, -1.0
+    for cause in _causes(model, section.tower):
+        minimum = _least(cause.embed(few), served[order])
+        if minimum > least:
+            best, least = cause, minimum
+    if best is None:
+        return "", ""
+    whole = _least(best.embed(texts), served)
+    if whole >= section.min_cosine:
+        return best.sentence, ""
+    return "", f"{best.sentence} comes nearest (least cosine {whole:.4f})"
+
+
+def _causes(model: DualEncoder, side: Side) -> Iterator[_Cause]:
+    """The usual causes, the commonest first: of equally good ones the first is named."""
+    tower = model.tower(side)
+    settings = tower.settings
+    prompt = settings.prompt(side)
+    other: Side = "document" if side == "query" else "query"
+
+    def of(encoder: Encoder, taken: Side, sentence: str, *, before: str = "") -> _Cause:
+        return _Cause(sentence, partial(_embedded, encoder, taken, before=before))
+
+    bare = tower.with_settings(replace(settings, query_prompt="", document_prompt=""))
+    if prompt:
+        yield of(bare, side, f"the endpoint does not put `{prompt}` before texts")
+        yield of(
+            tower, side, f"the endpoint puts `{prompt}` before texts that have it already", before=prompt
+        )
+    for foreign in dict.fromkeys((settings.prompt(other), *PROMPTS)):
+        if foreign not in ("", prompt):
+            yield of(bare, side, f"the endpoint puts `{foreign}` before texts", before=foreign)
+    base_name = base_of(model.name)
+    base = None if base_name is None else load(base_name)
+    if not model.alike:
+        route = model.tower(other)
+        unprompted = route.with_settings(replace(route.settings, query_prompt="", document_prompt=""))
+        told = f"the endpoint embeds by the {other} tower"
+        # Of a tuned query tower the other one is that of the base model, with which it shares its vectors.
+        if base is not None and base.tower(side).weights_digest() == route.weights_digest():
+            told += f", or serves the base model, {base_name}"
+        yield of(route, other, told)
+        yield of(unprompted, other, f"{told}, without a prompt")
+        yield of(route, side, f"{told}, with the prompt of the {side} tower")
+    if base is not None:
+        yield of(base.tower(side), side, f"the endpoint serves the base model, {base_name}")
+    for pooling in POOLINGS:
+        if pooling != settings.pooling:
+            yield of(
+                tower.with_settings(replace(settings, pooling=pooling)),
+                side,
+                f"the endpoint pools by {pooling} in place of {settings.pooling}",
+            )
+    if layers := tower.projection_list():
+        shorter = Encoder(tower.backbone, tower.tokenizer, settings, layers[:-1]).eval()
+        if shorter.width == tower.width:
+            yield of(shorter, side, "the endpoint leaves out the last layer (2_Dense)")
+    most = position_rows(tower.backbone)
+    for limit in LIMITS:
+        if limit != settings.limit(side) and (most is None or limit <= most):
+            limits = {"max_tokens": limit, "query_max_tokens": None, "document_max_tokens": None}
+            yield of(
+                tower.with_settings(replace(settings, **limits)),  # type: ignore[arg-type]
+                side,
+                f"the endpoint cuts texts at {limit} tokens in place of {settings.limit(side)}",
+            )
+
+    def lowered(texts: Sequence[str]) -> Vectors:
+        return _embedded(tower, side, [text.lower() for text in texts])
+
+    yield _Cause("the endpoint lower-cases texts", lowered)
+
+
+def _embedded(tower: Encoder, side: Side, texts: Sequence[str], *, before: str = "") -> Vectors:
+    return np.asarray(tower.encode([before + text for text in texts], side=side, precision="fp32"))
+
+
+def _of_other_width(texts: Sequence[str], own: Vectors, served: Vectors, lengths: str) -> Found:
+    """Vectors of another width than the model's: cut ones, or those of another model."""
+    width = min(own.shape[1], served.shape[1])
+    cosines = _cosines(own[:, :width], served[:, :width])
+    told = f"the endpoint gives {served.shape[1]} dimensions, the model {own.shape[1]}"
+    if cosines.min() > 1 - UNIT:
+        told += ", of which it keeps the first" if width < own.shape[1] else ", which come first"
+    else:
+        told += ": it serves another model"
+    worst = int(np.argmin(cosines))
+    found = Parity(f"{len(texts)} texts", float("nan"), float("nan"), texts[worst])
+    return Found(found, agrees=False, cause=told, lengths=lengths)
+
+
+def _lengths(tower: Encoder, served: Vectors) -> str:
+    """A sentence on vectors that should have unit length, which a ranking by dot product needs."""
+    norms = np.linalg.norm(served, axis=1)
+    if not tower.settings.unit_length or np.abs(norms - 1).max() <= UNIT:
+        return ""
+    return f"vectors are not of unit length: {norms.min():.3f} to {norms.max():.3f}"
+
+
+def _cosines(own: Vectors, served: Vectors) -> np.ndarray:
+    lengths = np.linalg.norm(own, axis=1) * np.linalg.norm(served, axis=1)
+    products = np.einsum("ne,ne->n", own, served)
+    return np.asarray(products / np.where(lengths, lengths, 1.0))
+
+
+def _least(own: Vectors, served: Vectors) -> float:
+    return float(_cosines(own, served).min()) if own.shape == served.shape else -1.0
