@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 from jaxtyping import Float
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import adiabat
 from adiabat.core.errors import AdiabatError, ConfigError, JobError, ModelError
 from adiabat.data.records import SIDES, Side
 from adiabat.exporting import export as module
-from adiabat.exporting.differences import factors
+from adiabat.exporting import onnx_files
+from adiabat.exporting.differences import factors as factors_of
 from adiabat.exporting.export_checks import PACKAGES
 from adiabat.exporting.graphs import as_graph
 from adiabat.exporting.one_tower import one_tower
@@ -188,6 +189,10 @@ def test_adapters_are_found_again_as_a_delta_and_for_peft(world: Path, tmp_path:
     delta = adiabat.export(world / "lora", tmp_path / "delta", to="delta")
     np.testing.assert_allclose(own(adiabat.load(tmp_path / "delta")), own(job), atol=1e-3)
     assert delta.sizes["delta.safetensors"] < 0.5 * whole.sizes["delta.safetensors"]
+    adiabat.export(world / "lora", tmp_path / "half", to="peft", precision="fp16")
+    factors = load_file(tmp_path / "half" / "adapter_model.safetensors")
+    assert {each.dtype for each in factors.values()} == {torch.float16}
+    np.testing.assert_allclose(own(adiabat.load(tmp_path / "half")), own(job), atol=1e-3)
     adiabat.export(world / "lora", tmp_path / "peft", to="peft")
     np.testing.assert_allclose(own(adiabat.load(tmp_path / "peft")), own(job), atol=1e-4)
     # sentence-transformers loads the adapter and its base by itself.
@@ -200,11 +205,11 @@ def test_adapters_are_found_again_as_a_delta_and_for_peft(world: Path, tmp_path:
 def test_factors_give_a_low_rank_difference_and_no_other() -> None:
     random = torch.Generator().manual_seed(0)
     outer, inner = torch.randn(6, 2, generator=random), torch.randn(2, 5, generator=random)
-    pair = factors(outer @ inner, 2)
+    pair = factors_of(outer @ inner, 2)
     assert pair is not None
     torch.testing.assert_close(pair[0] @ pair[1], outer @ inner)
-    assert factors(outer @ inner, 1) is None
-    assert factors(torch.randn(6, 5, generator=random), 2) is None
+    assert factors_of(outer @ inner, 1) is None
+    assert factors_of(torch.randn(6, 5, generator=random), 2) is None
 
 
 def test_a_changed_module_shares_what_did_not_change() -> None:
@@ -298,10 +303,55 @@ def test_a_card_shows_what_was_measured(world: Path, tmp_path: Path) -> None:
     )
     card = (tmp_path / "out" / "README.md").read_text()
     front, body = card.split("---\n")[1:]
-    assert f"base_model: {world / 'model'}" in front
+    # A path of this machine is no name of the hub.
+    assert "base_model" not in front
     (row,) = [line for line in body.splitlines() if re.match(r"\| pairs", line)]
     assert row.count("|") == 6
     assert "PND" in row
+
+
+def test_a_card_shows_a_prompt_of_any_letters(tmp_path: Path) -> None:
+    prompt = "Instruct: find `it` | here\nQuery: "
+    adiabat.export(
+        two_towers(replace(PROMPTS, query_prompt=prompt)), tmp_path / "out", to="sentence-transformers"
+    )
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"prompt = {json.dumps(prompt)}" in card
+    assert all(line.count("|") == 4 for line in card.splitlines() if line.startswith("|"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_graph_that_is_too_large_for_one_file_keeps_its_weights_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_files, "LARGEST", 0)
+    exported = adiabat.export(two_towers(), tmp_path / "out", to="onnx")
+    assert exported.parity["query"]["minimum_cosine"] > 0.99999
+    assert "onnx/model.onnx.data" in exported.sizes
+    with one_line(ModelError, "export.precision must be fp32", "export to openvino"):
+        adiabat.export(two_towers(), tmp_path / "half", to="onnx", precision="fp16")
+
+
+DAMAGES: dict[str, Any] = {
+    "another file of weights": lambda folder, record: save_file({}, folder / "delta.safetensors"),
+    "an unknown setting": lambda folder, record: record["towers"]["query"]["settings"].update(x=1),
+    "no settings": lambda folder, record: record["towers"]["query"].pop("settings"),
+    "towers that are none": lambda folder, record: record.update(towers=[1]),
+    "no digests": lambda folder, record: record.update(base_weights={}),
+    "a base that is none": lambda folder, record: record.update(base=3),
+    "itself as its base": lambda folder, record: record.update(base=str(folder)),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_delta_is_one_line(world: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "delta"
+    adiabat.export(world / "full", folder, to="delta")
+    record = json.loads((folder / "delta.json").read_text())
+    DAMAGES[name](folder, record)
+    (folder / "delta.json").write_text(json.dumps(record))
+    with one_line(ModelError, str(folder), "get the delta again"):
+        adiabat.load(folder)
 
 
 def test_a_repeated_call_is_taken_up_and_another_one_refused(world: Path, tmp_path: Path) -> None:
@@ -326,6 +376,11 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "static from a transformer": ({"to": "model2vec"}, ModelError, "which holds static models"),
     "data that are not there": ({"to": "onnx", "data": "none.jsonl", "store": "none"}, AdiabatError, "none"),
     "no evaluation": ({"to": "onnx", "evaluations": ["none"]}, AdiabatError, "none"),
+    "a tower of a delta": (
+        {"to": "delta", "tower": "document"},
+        ConfigError,
+        "export.tower must be left out",
+    ),
     "cosine out of range": ({"to": "onnx", "min_cosine": 2}, ConfigError, "export.min_cosine"),
 }
 

@@ -14,14 +14,17 @@ import pytest
 
 import adiabat
 from adiabat.core.errors import ConfigError
+from adiabat.data.records import SIDES
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
+from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
 from adiabat.serving.endpoint import EndpointError
 from tests.commands import Run, inputs, own_world, write_world
 from tests.commands import here as here
 from tests.commands import run as run
 from tests.refused import one_line
+from tests.serving.test_serve import served
 from tests.tiny import tiny_dual, tiny_encoder
 
 world = own_world
@@ -124,7 +127,11 @@ FAULTS: dict[str, tuple[Callable[[DualEncoder], Embed], str]] = {
     ),
     "another model of another width": (
         lambda model: by(tiny_encoder(seed=8, width=16)),
-        "it serves another model",
+        "no usual cause explains the first of them",
+    ),
+    "fewer dimensions and no prompt": (
+        lambda model: lambda texts: by(with_settings(model, query_prompt=""))(texts)[:, :16],
+        "gives 16 dimensions, the model 32, and the endpoint does not put `query: `",
     ),
 }
 
@@ -151,7 +158,50 @@ def test_an_endpoint_of_the_same_vectors_agrees(model: DualEncoder) -> None:
     with endpoint(lambda texts: 3 * by(model.query)(texts)) as url:
         found = adiabat.check(url, model)
     assert found.agrees
-    assert found.notes == ("vectors are not of unit length: 3.000 to 3.000",)
+    assert found.notes == ("vectors have 3.000 to 3.000 times the length of the model's",)
+
+
+def test_lengths_count_where_vectors_have_any(model: DualEncoder) -> None:
+    loose = tiny_dual(settings=replace(PROMPTS, normalize=False), shared=False)
+    with endpoint(by(loose.query)) as url:
+        assert adiabat.check(url, loose).agrees
+    with endpoint(lambda texts: 2 * by(loose.query)(texts)) as url:
+        found = adiabat.check(url, loose)
+    assert (found.agrees, found.cause) == (
+        False,
+        "vectors have 2.000 to 2.000 times the length of the model's",
+    )
+
+
+def test_servers_take_few_texts_and_may_refuse_long_ones(model: DualEncoder) -> None:
+    sizes = []
+
+    def few(texts: list[str]) -> Any:
+        sizes.append(len(texts))
+        return by(model.query)(texts) if len(texts) <= 20 else (422, {"error": "batch size"})
+
+    with endpoint(few) as url:
+        assert adiabat.check(url, model).agrees
+    assert max(sizes) == 32
+
+    def short(texts: list[str]) -> Any:
+        if max(map(len, texts)) > 2_000:
+            return 400, {"error": "too long"}
+        return by(model.query)(texts)
+
+    with endpoint(short) as url:
+        found = adiabat.check(url, model)
+    assert found.agrees
+    assert found.notes[0].startswith("texts beyond the limit are refused, not cut")
+
+
+def test_the_document_tower_of_a_server_is_asked_for_by_its_field(tmp_path: Path) -> None:
+    model = tiny_dual(settings=PROMPTS, shared=False)
+    save(model, tmp_path / "model")
+    adiabat.embed(tmp_path / "model", ["a text", "another"], out=tmp_path / "store")
+    with served(tmp_path, {"only": "model"}) as client:
+        for side in SIDES:
+            assert adiabat.check(str(client.base_url), tmp_path / "model", tower=side).agrees
 
 
 def test_what_nothing_explains_is_said_so(model: DualEncoder) -> None:
@@ -186,8 +236,9 @@ def test_an_endpoint_that_cannot_be_reached(model: DualEncoder, monkeypatch: pyt
         pass
     with one_line(EndpointError, url, "check the address"):
         adiabat.check(url, model)
-    with one_line(EndpointError, "check the address"):
-        adiabat.check("nowhere", model)
+    for address, fact in (("nowhere", "http:// or https://"), ("http://a..b", "check the address")):
+        with one_line(EndpointError, fact):
+            adiabat.check(address, model, served="a")
     with one_line(ConfigError, "check.min_cosine"):
         adiabat.check(url, model, min_cosine=2)
     with endpoint(by(model.query), token="secret") as url:
@@ -213,6 +264,17 @@ def test_the_base_model_in_place_of_a_job_is_named_and_its_ranking_compared(tmp_
     told = f"embeds by the document tower, or serves the base model, {tmp_path / 'model'}"
     assert found.cause == f"the endpoint {told}"
     assert "nDCG@10" in found.notes[-1]
+
+
+def test_a_base_model_that_is_gone_leaves_the_other_causes(tmp_path: Path) -> None:
+    write_world(tmp_path)
+    settings = {"tune": {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2}}
+    adiabat.tune(*inputs(tmp_path), tmp_path / "job", settings=settings, validation_fraction=0.4)
+    job = adiabat.load(tmp_path / "job")
+    (tmp_path / "model").rename(tmp_path / "gone")
+    with endpoint(by(job.query.with_settings(replace(job.query.settings, pooling="max")))) as url:
+        found = adiabat.check(url, tmp_path / "job")
+    assert found.cause == "the endpoint pools by max in place of mean"
 
 
 def test_the_verb_ends_with_3_where_they_differ(here: Path, run: Run) -> None:

@@ -20,20 +20,24 @@ import uvicorn
 import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.serving import ServeSettings
+from adiabat.config.shared import RankingEncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError
 from adiabat.core.progress import SILENT
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
 from adiabat.models.deltas import ChangedLinear, beside, changed
+from adiabat.models.saving import save
 from adiabat.serving import batching
 from adiabat.serving import server as module
 from adiabat.serving.batching import Batcher, BusyError
+from adiabat.serving.searcher import Searcher
 from adiabat.serving.serve_checks import named_towers, require_server
+from adiabat.serving.served_towers import Towers
 from adiabat.serving.server import serve
 from adiabat.store.vector_store import Store
 from tests.commands import inputs, write_world
 from tests.refused import one_line
-from tests.tiny import save_tiny, tiny_encoder
+from tests.tiny import save_tiny, tiny_dual, tiny_encoder
 
 QUERY = "hello there"
 
@@ -159,6 +163,14 @@ REFUSED: dict[str, tuple[str, object, int, str]] = {
     ),
     "no query": ("/search", {"query": "", "tower": "tuned"}, 422, "query"),
     "too many documents": ("/search", {"query": "a", "tower": "tuned", "k": 10_000}, 422, "k: "),
+    "a name of half a pair": ("/search", {"query": "a", "tower": "\ud800"}, 404, "must be one of"),
+    "a blank preference": ("/preferences", {"query": " ", "pos": ["a"]}, 422, "query: "),
+    "a preference for and against": (
+        "/preferences",
+        {"query": "a", "pos": ["b"], "neg": ["b"]},
+        422,
+        "in both",
+    ),
     "a preference for nothing": ("/preferences", {"query": "a", "pos": [], "neg": ["b"]}, 422, "pos: "),
     "a list": ("/search", [1], 422, ""),
     "half of a pair": ("/v1/embeddings", {"input": ["a", "\ud800"], "model": "tuned"}, 422, "text 1 must be"),
@@ -221,6 +233,7 @@ def test_a_token_is_asked_for_and_an_open_address_changes_nothing_without(world:
     with served(world, {"only": "full"}, host="0.0.0.0") as client:
         client.base_url = httpx.URL(str(client.base_url).replace("0.0.0.0", "127.0.0.1"))
         assert fault(client.put("/towers/new", json={"source": str(world / "model")}))[0] == 403
+        assert fault(client.post("/preferences", json={"query": "a", "pos": ["b"]}))[0] == 403
 
 
 def test_a_busy_server_says_when_to_ask_again(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,6 +260,43 @@ def test_a_busy_server_says_when_to_ask_again(world: Path, monkeypatch: pytest.M
         assert sorted(each.result().status_code for each in asked) == [200, 200, 503]
     with one_line(ConfigError, "serve.most_waiting must be at least serve.most_texts"):
         adiabat.serve(world / "store", [world / "full"], most_waiting=1)
+
+
+def test_a_search_that_waits_too_long_is_given_up(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Searcher.search
+
+    def slow(*given: Any, **options: Any) -> Any:
+        time.sleep(0.4)
+        return found(*given, **options)
+
+    monkeypatch.setattr(Searcher, "search", slow)
+    with served(world, {"only": "full"}, timeout_seconds=1.0) as client, ThreadPoolExecutor(6) as pool:
+        began = time.monotonic()
+        asked = [pool.submit(client.post, "/search", json={"query": QUERY}) for _ in range(6)]
+        statuses = [each.result().status_code for each in asked]
+        assert time.monotonic() - began < 3
+        assert set(statuses) == {200, 504}
+        monkeypatch.setattr("adiabat.serving.http_app.SEARCHES", 0)
+        assert client.post("/search", json={"query": QUERY}).status_code == 503
+
+
+def test_changes_of_towers_do_not_queue(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(world, {"only": "full"}) as client, ThreadPoolExecutor(1) as pool:
+        entered, going_on = threading.Event(), threading.Event()
+
+        def slow(*given: Any) -> bool:
+            entered.set()
+            going_on.wait(30)
+            return True
+
+        monkeypatch.setattr(Towers, "put", slow)
+        body = {"source": str(world / "model")}
+        first = pool.submit(client.put, "/towers/only", json=body)
+        assert entered.wait(30)
+        assert fault(client.put("/towers/other", json=body))[0] == 503
+        assert client.get("/healthz").status_code == 200
+        going_on.set()
+        assert first.result().status_code == 200
 
 
 def test_a_local_server_answers_to_local_names_alone(world: Path) -> None:
@@ -380,9 +430,6 @@ def test_differences_beside_shared_weights_give_the_changed_layer() -> None:
 
 
 def test_fifty_deltas_share_one_base(world: Path) -> None:
-    from adiabat.config.shared import RankingEncoderSection
-    from adiabat.serving.served_towers import Towers
-
     towers = Towers(Store.open(world / "store"), RankingEncoderSection(), "cpu")
     for number in range(50):
         towers.put(f"tower-{number}", str(world / "lora-delta"))
@@ -391,6 +438,24 @@ def test_fifty_deltas_share_one_base(world: Path) -> None:
     }
     one = sum(each.nbytes for each in adiabat.load(world / "model").query.parameters())
     assert sum(distinct.values()) <= 1.01 * one
+
+
+def test_a_delta_of_both_towers_is_served_over_its_own_store_with_its_settings(
+    world: Path, tmp_path: Path
+) -> None:
+    """What stores are compared with is the merged document tower."""
+    base = tiny_dual()
+    save(base, tmp_path / "base")
+    save(tiny_dual(seed=3, shared=False), tmp_path / "tuned")
+    adiabat.export(tmp_path / "tuned", tmp_path / "delta", to="delta", base=str(tmp_path / "base"))
+    store = adiabat.embed(tmp_path / "delta", ["a text", "another"], out=tmp_path / "store")
+    prompted = RankingEncoderSection(query_prompt="query: ", similarity="dot")
+    towers = Towers(Store.open(store.path), prompted, "cpu")
+    towers.put("delta", str(tmp_path / "delta"))
+    model, own = towers["delta"].model, adiabat.load(tmp_path / "delta", settings=prompted)
+    assert (model.query.settings.query_prompt, model.similarity) == ("query: ", "dot")
+    given, expected = (each.encode([QUERY], side="query", precision="fp32") for each in (model, own))
+    np.testing.assert_allclose(given, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(

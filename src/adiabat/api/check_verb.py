@@ -15,9 +15,10 @@ class EndpointCheck:
     """What `check` found.
 
     Attributes:
-        agrees: Whether each vector of the endpoint is that of the model.
+        agrees: Whether each vector of the endpoint is that of the model, up to its length where all vectors
+            have unit length.
         texts: What was compared, in words.
-        minimum_cosine: Least cosine; NaN where widths differ.
+        minimum_cosine: Least cosine, over the dimensions that both have.
         mean_cosine: Mean cosine.
         worst_text: The text of the least cosine.
         cause: What explains the difference; "" where nothing does, or none is there.
@@ -107,5 +108,5 @@ def check(
         found.parity.mean,
         found.parity.worst,
         found.cause,
-        tuple(note for note in (found.nearest, found.lengths, told) if note),
+        tuple(note for note in (*found.notes, told) if note),
     )

@@ -23,7 +23,8 @@ def serve(
     """Serve query towers of one store by HTTP, until the process is told to end (SIGTERM, Ctrl-C).
 
     ``/v1/embeddings`` is that of OpenAI's interface, ``/search`` ranks the store, ``/towers`` lists, adds and
-    replaces towers while requests run, ``/`` is a page that compares them, ``/docs`` describes all of it.
+    replaces towers while requests run, ``/`` is a page that compares them, ``/openapi.json`` describes all of
+    it.
 
     Args:
         store: Document vectors that all towers search.

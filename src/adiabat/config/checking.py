@@ -45,6 +45,8 @@ class WatchSection(EndpointSection):
     these."""
     depth: Annotated[int, Field(ge=2)] = 100
     """Documents that are retrieved for each probe."""
+    similarity: Literal["cosine", "dot", "euclidean"] = "cosine"
+    """Similarity that the endpoint's users rank by; of vectors of unit length all rank alike."""
     limit: Annotated[float, Field(ge=0, le=1)] = 0.01
     """Overlap loss (`adiabat.adiabatic.drift`) above which a reading is an alarm; it is 0 where every probe
     retrieves the same documents in the same order."""

@@ -35,8 +35,8 @@ class ExportSection(ComparedSection):
     to: Format | None = None
     """Format to write. Required. ``peft`` and ``delta`` hold what differs from the base model."""
     tower: Literal["query", "document"] = "query"
-    """Tower to export, with its prompt as the default one. A delta holds each tower that differs from that
-    of the base model, and needs no choice."""
+    """Tower to export, with its prompt as the default one; left out for a delta, which holds each tower that
+    differs from that of the base model."""
     precision: Precision | None = None
     """Precision of the weights; None takes fp16 for ``delta`` and fp32 otherwise. int8, for ``onnx`` and
     ``openvino``, is the runtime's own quantisation."""
@@ -49,7 +49,9 @@ class ExportSection(ComparedSection):
     """Directories of ``adiabat evaluate`` whose tables the model card shows."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Only graphs of a runtime are quantised."""
+        """Only graphs of a runtime are quantised, and a delta holds both towers."""
+        if self.to == "delta" and self.tower == "document":
+            yield "tower", 'must be left out for delta, which holds what differs of both, got "document"'
         if self.precision == "int8" and self.to is not None and self.to not in GRAPHS:
             allowed = " or ".join(GRAPHS)
             yield "precision", f'must be fp32 or fp16 for {self.to}, got "int8"; export to {allowed}'

@@ -15,7 +15,9 @@ from adiabat.models.towers import DualEncoder
 CONFIG = "adapter_config.json"
 
 
-def write_adapter(one: DualEncoder, base: Encoder, base_name: str, rank: int, folder: Path) -> None:
+def write_adapter(
+    one: DualEncoder, base: Encoder, base_name: str, rank: int, folder: Path, *, half: bool
+) -> None:
     """Replace the backbone of a saved one-tower model by the adapters that make it of its base.
 
     Args:
@@ -24,6 +26,7 @@ def write_adapter(one: DualEncoder, base: Encoder, base_name: str, rank: int, fo
         base_name: Directory or hub name of the base model, for other programs.
         rank: Rank of the adapters.
         folder: Holds the saved model.
+        half: Write float16.
     """
     changes = differences(one.query, base)
     tensors: Weights = {}
@@ -41,7 +44,7 @@ def write_adapter(one: DualEncoder, base: Encoder, base_name: str, rank: int, fo
             )
         transposed |= is_transposed
         targets.append(path)
-        outer, inner = pair
+        outer, inner = (part.half() if half else part for part in pair)
         tensors |= {
             f"base_model.model.{path}.lora_A.weight": inner.contiguous(),
             f"base_model.model.{path}.lora_B.weight": outer.contiguous(),

@@ -1,5 +1,6 @@
 """The model card of an export: what was tuned and measured, and how other programs load it."""
 
+import json
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
@@ -12,7 +13,7 @@ from adiabat.core.text import IN_WORDS, printable
 from adiabat.data.records import Side
 from adiabat.exporting.job_tables import base_of
 from adiabat.exporting.parity import Parity
-from adiabat.models.model_paths import DEMO_HUB_NAME, job_of
+from adiabat.models.model_paths import DEMO_HUB_NAME, HUB_NAME, job_of
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder
 from adiabat.report.format import improvement
@@ -44,15 +45,15 @@ def write_card(
         tower=side,
         texts=PLURALS[side],
         other_texts=PLURALS["document" if side == "query" else "query"],
-        base=DEMO_HUB_NAME if base == "demo" else base,
+        base=_hub_name(base),
         is_static=isinstance(tower.backbone, StaticBackbone),
         is_one_of_two=not model.alike,
         width=model.width,
         similarity=IN_WORDS[model.similarity],
         limit=tower.settings.limit(side),
         prompt=prompt,
-        quoted_prompt=repr(prompt),
-        with_prompt=f"put `{prompt}` before each text" if prompt else "none",
+        quoted_prompt=json.dumps(prompt),
+        with_prompt="put it before each text" if prompt else "none",
         trained_on=None if record is None else printable(record.trained_on),
         arguments=ARGUMENTS.get(str(section.to), ""),
         rows=[*_of_validation(record), *_of_evaluations(section)],
@@ -61,6 +62,14 @@ def write_card(
     remove(folder / FILE)
     with new_file(folder / FILE) as file:
         file.write(text.encode())
+
+
+def _hub_name(base: str | None) -> str | None:
+    """The name of a base model on the hub; None for one that is a path of this machine."""
+    if base == "demo":
+        return DEMO_HUB_NAME
+    is_path = base is None or Path(base).exists() or HUB_NAME.fullmatch(base) is None
+    return None if is_path else base
 
 
 def _template() -> jinja2.Template:

@@ -29,11 +29,11 @@ from adiabat.exporting.one_tower import in_half_precision, one_tower, require_tr
 from adiabat.exporting.parity import Compared, Parity, Vectors, compared_texts, parity
 from adiabat.exporting.static_files import as_model2vec, write_static
 from adiabat.models.backbone import quietly
-from adiabat.models.deltas import TowerDelta, load_delta, write_delta
+from adiabat.models.deltas import TowerDelta, is_delta, load_delta, write_delta
 from adiabat.models.embedding_head import NAMES
 from adiabat.models.encoder import Encoder
 from adiabat.models.model_names import load
-from adiabat.models.model_paths import DEMO_HUB_NAME, Model
+from adiabat.models.model_paths import DEMO_HUB_NAME, Model, directory_of
 from adiabat.models.saving import save
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder, merged_tower
@@ -147,8 +147,9 @@ def _adapter(model: DualEncoder, section: ExportSection, folder: Path, watch: Wa
             f"export.to must be delta or sentence-transformers for {model.name}, which was not tuned "
             "with adapters, got peft; choose one of them"
         )
-    save(in_half_precision(one) if section.settled_precision == "fp16" else one, folder)
-    write_adapter(one, merged_tower(base.tower(section.tower)), _hub_name(name), rank, folder)
+    half = section.settled_precision == "fp16"
+    save(one, folder)
+    write_adapter(one, merged_tower(base.tower(section.tower)), _hub_name(name), rank, folder, half=half)
     # The base model has both.
     remove(folder / "config.json", *folder.glob("model*.safetensors*"))
     return partial(_by_model, folder, section.tower)
@@ -268,6 +269,11 @@ def _base(model: DualEncoder, section: ExportSection) -> tuple[DualEncoder, str,
         )
     methods = (tables.get(verb, {}).get("method", {}) for verb in ("tune", "train"))
     rank = next((method["rank"] for method in methods if method.get("kind") == "lora"), None)
+    if is_delta(Path(directory_of(name))):
+        raise ModelError(
+            f"export.base must be a model with weights of its own, got the delta {name}; name its base, "
+            f"or export {name} to sentence-transformers first"
+        )
     # A path is read from any working directory.
     located = str(Path(name).absolute()) if name != "demo" and Path(name).exists() else name
     return load(name), located, rank

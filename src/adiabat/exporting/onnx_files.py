@@ -11,6 +11,7 @@ import torch
 
 from adiabat.config.exporting import Precision
 from adiabat.core.disk import make_folder, move, remove
+from adiabat.core.errors import ModelError
 from adiabat.exporting.graphs import STATES, VECTORS, EmbeddingGraph, Run
 
 FILE = Path("onnx") / "model.onnx"
@@ -27,6 +28,12 @@ def write_onnx(graph: EmbeddingGraph, folder: Path, precision: Precision) -> Non
 
     int8 quantises weights now and activations while running, so that it needs no calibration.
     """
+    is_large = sum(weights.nbytes for weights in graph.parameters()) > LARGEST
+    if is_large and precision != "fp32":
+        raise ModelError(
+            f"export.precision must be fp32 for an ONNX graph of more than {LARGEST / 1e9:g} GB, got "
+            f"{precision}; export to openvino"
+        )
     path = folder / FILE
     make_folder(path.parent)
     batch, tokens = torch.export.Dim("batch"), torch.export.Dim("tokens")
@@ -40,7 +47,7 @@ def write_onnx(graph: EmbeddingGraph, folder: Path, precision: Precision) -> Non
             opset_version=OPSET,
             dynamo=True,
             dynamic_shapes={name: {0: batch, 1: tokens} for name in graph.inputs},
-            external_data=sum(weights.nbytes for weights in graph.parameters()) > LARGEST,
+            external_data=is_large,
             verbose=False,
         )
         if precision == "int8":

@@ -21,6 +21,7 @@ from adiabat.core.disk import make_folder
 from adiabat.core.errors import ModelError
 from adiabat.core.files import reading
 from adiabat.core.formats import Format
+from adiabat.core.provenance import digest_of
 from adiabat.data.records import SIDES, Side
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
@@ -73,18 +74,20 @@ def write_delta(
                 place = _projection(folder, delta.side, number)
                 make_folder(place)
                 save_projection(projection, place)
+    save_file({name: weights.contiguous() for name, weights in tensors.items()}, folder / WEIGHTS)
     write_json(
         folder / FILE,
         {
             "format": FORMAT.number,
             "base": base_name,
             "base_weights": {side: base.tower(side).weights_digest() for side in SIDES},
+            "base_tokenizers": {side: base.tower(side).tokenizer_digest() for side in SIDES},
+            "weights": digest_of(folder / WEIGHTS).sha256,
             "shared": model.shared,
             "root": dict(model.root),
             "towers": towers,
         },
     )
-    save_file({name: weights.contiguous() for name, weights in tensors.items()}, folder / WEIGHTS)
 
 
 def load_delta(
@@ -95,34 +98,48 @@ def load_delta(
     Args:
         folder: The delta.
         load_base: Loads the base by its name.
-        over_base: Keep the differences of dense layers beside the weights of the base, and add them in each
-            pass, so that many deltas take little more memory than one model.
+        over_base: Keep the differences of dense layers of the query tower beside the weights of the base, and
+            add them in each pass, so that many deltas take little more memory than one model. The document
+            tower, whose weights stores are compared with, is changed as a whole.
     """
-    path = folder / FILE
-    with reading(path, remedy="get the delta again", error=ModelError):
+    # A value of an unexpected type can make any step fail.
+    with reading(folder, remedy="get the delta again", error=ModelError):
+        path = folder / FILE
         record = read_json(path)
-        name, digests, towers, is_one, root = required(
-            record, "base", "base_weights", "towers", "shared", "root", path=path
+        FORMAT.require(record.get("format", 0), path, older="export the model again", error=ModelError)
+        name, towers, is_one, root, sealed = required(
+            record, "base", "towers", "shared", "root", "weights", path=path
         )
-    FORMAT.require(record.get("format", 0), path, older="export the model again", error=ModelError)
-    base = load_base(name)
-    for side in SIDES:
-        if base.tower(side).weights_digest() != digests[side]:
-            raise ModelError(
-                f"{path} must lie over the base model that it was made from, {name}, got one with another "
-                f"{side} tower; restore that model, or correct base in {FILE}"
-            )
-    with reading(folder / WEIGHTS, remedy="get the delta again", error=ModelError):
+        if digest_of(folder / WEIGHTS).sha256 != sealed:
+            raise ValueError(f"{WEIGHTS} does not match its checksum in {FILE}")
+        if not isinstance(towers, dict) or not set(towers) <= set(SIDES):
+            raise ValueError(f"towers in {FILE} must name query and document, got {towers!r:.60}")
+        if is_delta(Path(name)):
+            raise ValueError(f"its base, {name}, is a delta too, which has no weights of its own")
+        base = load_base(name)
+        for side in SIDES:
+            _require_base(base.tower(side), side, record, path)
         tensors = load_file(folder / WEIGHTS)
-    add = beside if over_base else changed
-    made = {
-        side: _tower(folder, base.tower(side), side, towers[side], tensors, add)
-        for side in SIDES
-        if side in towers
-    }
-    query = made.get("query", base.query)
-    document = query if is_one else made.get("document", base.document)
-    return replace(base, query=query, document=document, name=str(folder), root=root)
+        ways = {"query": beside if over_base and not is_one else changed, "document": changed}
+        made = {
+            side: _tower(folder, base.tower(side), side, towers[side], tensors, ways[side])
+            for side in SIDES
+            if side in towers
+        }
+        query = made.get("query", base.query)
+        document = query if is_one else made.get("document", base.document)
+        return replace(base, query=query, document=document, name=str(folder), root=root)
+
+
+def _require_base(tower: Encoder, side: Side, record: Mapping[str, Any], path: Path) -> None:
+    """Refuse a base of other weights, or with another tokenizer."""
+    found = {"base_weights": tower.weights_digest(), "base_tokenizers": tower.tokenizer_digest()}
+    for key, digest in found.items():
+        if record[key][side] != digest:
+            raise ModelError(
+                f"{path} must lie over the base model that it was made from, {record['base']}, got one with "
+                f"another {side} tower; restore that model, or correct base in {FILE}"
+            )
 
 
 def _tower(

@@ -3,6 +3,7 @@ model on.
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -69,7 +70,7 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
     model = fspath(model)
     name = directory_of(model)
     if is_delta(Path(name)):
-        return _over_base(Path(name), section).to(torch_device)
+        return load_over_base(Path(name), section, load).to(torch_device)
     trusted = (section.trust_remote_code or "").rstrip("/") == model.rstrip("/")
     trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
     loaded = load_directory(
@@ -78,9 +79,15 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
     return _with_similarity(replace(loaded, name=model), section).to(torch_device)
 
 
-def _over_base(folder: Path, section: EncoderSection) -> DualEncoder:
-    """A delta over its base; settings are laid over those of the delta."""
-    model = load_delta(folder, load)
+def load_over_base(
+    folder: Path,
+    section: EncoderSection,
+    load_base: Callable[[str], DualEncoder],
+    *,
+    over_base: bool = False,
+) -> DualEncoder:
+    """A delta over its base, as `load_delta`; settings are laid over those of the delta."""
+    model = load_delta(folder, load_base, over_base=over_base)
     return _with_similarity(override(model, section.overrides(), pad_token=section.pad_token), section)
 
 

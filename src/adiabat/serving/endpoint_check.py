@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from adiabat.config.checking import CheckSection
+from adiabat.core.errors import AdiabatError
 from adiabat.core.progress import Watch
 from adiabat.data.records import Side
 from adiabat.exporting.job_tables import base_of
@@ -17,7 +18,7 @@ from adiabat.models.model_names import load
 from adiabat.models.st_files import position_rows
 from adiabat.models.towers import DualEncoder
 from adiabat.serving.batching import Vectors
-from adiabat.serving.endpoint import Endpoint
+from adiabat.serving.endpoint import Endpoint, RefusedError
 
 TRIED = 32
 """Texts that each cause is tried on; the one that explains them best is tried on all."""
@@ -34,7 +35,7 @@ LIMITS = (32, 64, 128, 256, 384, 512, 1_024, 2_048, 8_192)
 """Token limits of servers and models."""
 
 UNIT = 1e-3
-"""By how much the length of a vector of unit length may be off."""
+"""By how much, relatively, the length of a vector may be off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +45,13 @@ class Found:
     Attributes:
         parity: Agreement with the model's own vectors, and the change of the ranking.
         cause: What explains a difference, in words; "" without one.
-        nearest: The cause that comes nearest, with its least cosine; "" where one explains it, or none is
-            needed.
-        lengths: A sentence on vectors that should have unit length and have not; "" otherwise.
+        notes: Sentences on the nearest cause where none explains it, on lengths, and on refused texts.
     """
 
     parity: Parity
     agrees: bool
     cause: str = ""
-    nearest: str = ""
-    lengths: str = ""
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +69,58 @@ def check_endpoint(endpoint: Endpoint, model: DualEncoder, section: CheckSection
         EndpointError: If the endpoint does not answer with vectors.
     """
     side: Side = section.tower
+    tower = model.tower(side)
     compared = compared_texts(model, section, side, watch, most=section.texts)
-    # Beyond any limit, so that another one shows: queries are short.
-    long = " ".join([*compared.texts, *compared.others])
-    limit = model.tower(side).settings.limit(side)
-    texts = [*compared.texts, long[: 12 * max(limit, LIMITS[4])]]
+    texts = list(compared.texts)
     watch.note(f"comparing {compared.named} and one that is too long")
-    served, own = endpoint.embed(texts), _embedded(model.tower(side), side, texts)
-    lengths = _lengths(model.tower(side), served)
+    fields = _fields(endpoint, texts[:1], side)
+    served, notes = endpoint.embed(texts, **fields), []
+    try:
+        # Beyond any limit, so that another one shows: queries are short.
+        long = " ".join([*texts, *compared.others])[: 12 * max(tower.settings.limit(side), LIMITS[4])]
+        served = np.concatenate([served, endpoint.embed([long], **fields)])
+        texts.append(long)
+    except RefusedError as fault:
+        notes.append(f"texts beyond the limit are refused, not cut: {fault}")
+    own = _embedded(tower, side, texts)
+    width = min(own.shape[1], served.shape[1])
+    found = parity(Compared(texts, compared.named, ()), own[:, :width], served[:, :width], ranked=False)
     if served.shape[1] != own.shape[1]:
-        return _of_other_width(texts, own, served, lengths)
-    found = parity(Compared(texts, compared.named, ()), own, served, ranked=False)
+        told = f"the endpoint gives {served.shape[1]} dimensions, the model {own.shape[1]}"
+        if found.minimum >= section.min_cosine:
+            return Found(found, agrees=False, cause=f"{told}, of which the first are the same", notes=notes)
+        cause, nearest = _explained(texts, own, served, model, section)
+        notes += nearest
+        told += f", and {cause}" if cause else ", and no usual cause explains the first of them"
+        return Found(found, agrees=False, cause=told, notes=notes)
     if compared.judged is not None and side == "query":
-        ranked = parity(compared, own[:-1], served[:-1], ranked=True)
-        found = replace(found, change=ranked.change)
+        judged = len(compared.texts)
+        found = replace(found, change=parity(compared, own[:judged], served[:judged], ranked=True).change)
+    lengths = _lengths(own, served)
     if found.minimum >= section.min_cosine:
-        return Found(found, agrees=True, lengths=lengths)
+        if tower.settings.unit_length or not lengths:
+            return Found(found, agrees=True, notes=[*notes, *lengths])
+        # Of vectors that are compared by dot product, the length counts.
+        return Found(found, agrees=False, cause=lengths[0], notes=notes)
     cause, nearest = _explained(texts, own, served, model, section)
-    return Found(found, agrees=False, cause=cause, nearest=nearest, lengths=lengths)
+    return Found(found, agrees=False, cause=cause, notes=[*notes, *nearest, *lengths])
+
+
+def _fields(endpoint: Endpoint, texts: Sequence[str], side: Side) -> dict[str, str]:
+    """The field that asks `adiabat serve` for the document tower, where the endpoint knows it."""
+    if side == "query":
+        return {}
+    try:
+        endpoint.embed(texts, input_type=side)
+    except RefusedError:
+        return {}
+    return {"input_type": side}
 
 
 def _explained(
     texts: Sequence[str], own: Vectors, served: Vectors, model: DualEncoder, section: CheckSection
-) -> tuple[str, str]:
-    """The cause that explains a difference, or else the nearest one."""
+) -> tuple[str, list[str]]:
+    """The cause that explains a difference, or else a note on the nearest one."""
     # The texts that differ most tell causes apart.
     order = np.argsort(_cosines(own, served))[:TRIED]
     few = [texts[row] for row in order]
@@ -104,11 +130,11 @@ def _explained(
         if minimum > least:
             best, least = cause, minimum
     if best is None:
-        return "", ""
+        return "", []
     whole = _least(best.embed(texts), served)
     if whole >= section.min_cosine:
-        return best.sentence, ""
-    return "", f"{best.sentence} comes nearest (least cosine {whole:.4f})"
+        return best.sentence, []
+    return "", [f"{best.sentence} comes nearest (least cosine {whole:.4f})"]
 
 
 def _causes(model: DualEncoder, side: Side) -> Iterator[_Cause]:
@@ -131,7 +157,7 @@ def _causes(model: DualEncoder, side: Side) -> Iterator[_Cause]:
         if foreign not in ("", prompt):
             yield of(bare, side, f"the endpoint puts `{foreign}` before texts", before=foreign)
     base_name = base_of(model.name)
-    base = None if base_name is None else load(base_name)
+    base = None if base_name is None else _loaded(base_name)
     if not model.alike:
         route = model.tower(other)
         unprompted = route.with_settings(replace(route.settings, query_prompt="", document_prompt=""))
@@ -171,37 +197,35 @@ def _causes(model: DualEncoder, side: Side) -> Iterator[_Cause]:
     yield _Cause("the endpoint lower-cases texts", lowered)
 
 
+def _loaded(name: str) -> DualEncoder | None:
+    """The base model; None if it is gone, so that the causes without it are tried all the same."""
+    try:
+        return load(name)
+    except AdiabatError:
+        return None
+
+
 def _embedded(tower: Encoder, side: Side, texts: Sequence[str], *, before: str = "") -> Vectors:
     return np.asarray(tower.encode([before + text for text in texts], side=side, precision="fp32"))
 
 
-def _of_other_width(texts: Sequence[str], own: Vectors, served: Vectors, lengths: str) -> Found:
-    """Vectors of another width than the model's: cut ones, or those of another model."""
-    width = min(own.shape[1], served.shape[1])
-    cosines = _cosines(own[:, :width], served[:, :width])
-    told = f"the endpoint gives {served.shape[1]} dimensions, the model {own.shape[1]}"
-    if cosines.min() > 1 - UNIT:
-        told += ", of which it keeps the first" if width < own.shape[1] else ", which come first"
-    else:
-        told += ": it serves another model"
-    worst = int(np.argmin(cosines))
-    found = Parity(f"{len(texts)} texts", float("nan"), float("nan"), texts[worst])
-    return Found(found, agrees=False, cause=told, lengths=lengths)
-
-
-def _lengths(tower: Encoder, served: Vectors) -> str:
-    """A sentence on vectors that should have unit length, which a ranking by dot product needs."""
-    norms = np.linalg.norm(served, axis=1)
-    if not tower.settings.unit_length or np.abs(norms - 1).max() <= UNIT:
-        return ""
-    return f"vectors are not of unit length: {norms.min():.3f} to {norms.max():.3f}"
+def _lengths(own: Vectors, served: Vectors) -> list[str]:
+    """A sentence on vectors of another length than the model's, which matters where dot products rank."""
+    expected, found = np.linalg.norm(own, axis=1), np.linalg.norm(served, axis=1)
+    ratios = found / np.where(expected, expected, 1.0)
+    if np.abs(ratios - 1).max() <= UNIT:
+        return []
+    return [f"vectors have {ratios.min():.3f} to {ratios.max():.3f} times the length of the model's"]
 
 
 def _cosines(own: Vectors, served: Vectors) -> np.ndarray:
+    """Cosines over the dimensions that both have."""
+    width = min(own.shape[1], served.shape[1])
+    own, served = own[:, :width], served[:, :width]
     lengths = np.linalg.norm(own, axis=1) * np.linalg.norm(served, axis=1)
     products = np.einsum("ne,ne->n", own, served)
     return np.asarray(products / np.where(lengths, lengths, 1.0))
 
 
 def _least(own: Vectors, served: Vectors) -> float:
-    return float(_cosines(own, served).min()) if own.shape == served.shape else -1.0
+    return float(_cosines(own, served).min())

@@ -2,12 +2,12 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -21,6 +21,7 @@ from adiabat.core.errors import AdiabatError
 from adiabat.core.version import __version__
 from adiabat.core.wording import option
 from adiabat.data.records import Side
+from adiabat.results.evaluation_result import Hit
 from adiabat.serving.batching import Batcher, BusyError, Embedded
 from adiabat.serving.gate import Gate
 from adiabat.serving.metrics import Metrics
@@ -28,10 +29,15 @@ from adiabat.serving.preferences import Preference, Preferences
 from adiabat.serving.searcher import Searcher
 from adiabat.serving.served_towers import ServedTower, Towers, UnknownTowerError
 
+T = TypeVar("T")
+
 LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'"
 """What the page may load: itself, and nothing from any other address."""
+
+SEARCHES = 256
+"""Most searches that wait; one of a million documents takes a tenth of a second on two cores."""
 
 RETRY_SECONDS = 1
 """What `Retry-After` says where too many texts wait: a batch takes less."""
@@ -40,7 +46,8 @@ RETRY_SECONDS = 1
 class _Body(BaseModel):
     """A request; a key that is not known is an error, since an ignored option gives other results."""
 
-    model_config = ConfigDict(extra="forbid")
+    # Of their own types too: 0 is no switch.
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class EmbeddingsRequest(_Body):
@@ -52,7 +59,7 @@ class EmbeddingsRequest(_Body):
     input_type: Side = Field(
         "query", description="Which tower's prompt and limit; documents need `document`."
     )
-    dimensions: int | None = Field(None, description="The width of the tower; no other is served.")
+    dimensions: int | None = Field(None, ge=1, description="The width of the tower; no other is served.")
     user: str | None = Field(None, description="Ignored, as it changes no vector.")
 
 
@@ -70,6 +77,27 @@ class TowerRequest(_Body):
     """A tower to serve."""
 
     source: str = Field(min_length=1, description="A MODEL on the machine of the server.")
+
+
+class Fault(BaseModel):
+    """What is wrong with a request, as OpenAI's clients read it."""
+
+    message: str
+    type: str
+    param: str | None
+    code: int
+
+
+class FaultBody(BaseModel):
+    """The body of every answer that is no success."""
+
+    error: Fault
+
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": FaultBody} for status in (400, 401, 403, 404, 413, 422, 500, 503, 504)
+}
+"""Statuses of every path, for its description."""
 
 
 def create_app(towers: Towers, searcher: Searcher, section: ServeSection, *, token: str | None) -> FastAPI:
@@ -91,7 +119,8 @@ def create_app(towers: Towers, searcher: Searcher, section: ServeSection, *, tok
         # After the last request.
         await asyncio.to_thread(batcher.close)
 
-    app = FastAPI(title="adiabat", version=__version__, lifespan=running)
+    # Its pages of documentation would load scripts from another address.
+    app = FastAPI(title="adiabat", version=__version__, lifespan=running, docs_url=None, redoc_url=None)
     hosts = LOOPBACK if token is None and section.host in LOOPBACK else None
     app.add_middleware(Gate, token=token, hosts=hosts, most_bytes=section.most_bytes, metrics=metrics)
     may_change = token is not None or section.host in LOOPBACK
@@ -106,7 +135,7 @@ def create_app(towers: Towers, searcher: Searcher, section: ServeSection, *, tok
 
 def _routes(requests: "_Requests") -> APIRouter:
     """Paths and what answers them."""
-    router = APIRouter()
+    router = APIRouter(responses=REFUSALS)
     router.add_api_route("/v1/embeddings", requests.embeddings, methods=["POST"])
     router.add_api_route("/v1/models", requests.models)
     router.add_api_route("/search", requests.search, methods=["POST"])
@@ -115,10 +144,15 @@ def _routes(requests: "_Requests") -> APIRouter:
     router.add_api_route("/towers/{name}", requests.remove, methods=["DELETE"], status_code=204)
     router.add_api_route("/preferences", requests.prefer, methods=["POST"], status_code=204)
     router.add_api_route("/healthz", requests.health)
-    router.add_api_route("/metrics", requests.measured)
+    router.add_api_route("/metrics", requests.measured, response_class=PlainTextResponse)
     router.add_api_route("/", page, include_in_schema=False)
     router.add_api_route("/page.js", script, include_in_schema=False)
     return router
+
+
+def one_at_a_time() -> asyncio.Semaphore:
+    """A turn that one request has."""
+    return asyncio.Semaphore(1)
 
 
 @dataclass(frozen=True)
@@ -136,8 +170,11 @@ class _Requests:
     metrics: Metrics
     preferences: Preferences
     may_change: bool
+    search_turn: asyncio.Semaphore = field(default_factory=one_at_a_time)
+    change_turn: asyncio.Semaphore = field(default_factory=one_at_a_time)
+    searching: set[object] = field(default_factory=set)
 
-    async def embeddings(self, body: EmbeddingsRequest) -> dict[str, Any]:
+    async def embeddings(self, body: EmbeddingsRequest) -> Response:
         """Vectors of texts by a tower."""
         tower = self.towers[body.model]
         if body.dimensions not in (None, tower.model.width):
@@ -145,18 +182,11 @@ class _Requests:
         texts = [body.input] if isinstance(body.input, str) else body.input
         if not texts:
             raise HTTPException(422, "input must hold at least one text, got none")
-        answer = await self._embedded(tower, texts, body.input_type)
-        return {
-            "object": "list",
-            "model": tower.name,
-            "data": [
-                {"object": "embedding", "index": number, "embedding": _encoded(vector, body.encoding_format)}
-                for number, vector in enumerate(answer.vectors)
-            ],
-            "usage": {"prompt_tokens": answer.tokens, "total_tokens": answer.tokens},
-        }
+        answer = await self._in_time(self._embedded(tower, texts, body.input_type))
+        # Numbers of many vectors take a second to write, in which other requests are answered.
+        return await asyncio.to_thread(_embeddings, tower.name, answer, body.encoding_format)
 
-    def models(self) -> dict[str, Any]:
+    async def models(self) -> dict[str, Any]:
         """The towers, as OpenAI's interface lists models."""
         listed = [
             {"id": tower.name, "object": "model", "created": int(tower.since), "owned_by": "adiabat"}
@@ -169,65 +199,88 @@ class _Requests:
         tower = self.towers[body.tower]
         if body.fuse and self.searcher.fusion is None:
             raise HTTPException(422, f"fuse needs a server that was started with {option('fuse', 'bm25')}")
-        answer = await self._embedded(tower, [body.query], "query")
-        search = partial(self.searcher.search, fuse=body.fuse, exclude=body.exclude)
-        hits = await asyncio.to_thread(search, tower.model, body.query, answer.vectors, body.k)
+        _require_unicode(body.exclude)
+        hits = await self._in_time(self._found(tower, body))
         return {"tower": tower.name, "hits": [asdict(hit) for hit in hits]}
 
-    def listed(self) -> dict[str, Any]:
+    async def listed(self) -> dict[str, Any]:
         """All towers."""
         return {"towers": [tower.to_json() for tower in self.towers.listed()]}
 
-    def put(self, name: str, body: TowerRequest) -> dict[str, Any]:
+    async def put(self, name: str, body: TowerRequest) -> dict[str, Any]:
         """Serve a tower, in the place of one of the same name; requests under way keep the former one."""
         self._require_change()
-        replaced = self.towers.put(name, body.source)
+        _require_unicode([name, body.source])
+        if self.change_turn.locked():
+            raise BusyError("another tower is being loaded; ask again later")
+        async with self.change_turn:
+            replaced = await asyncio.to_thread(self.towers.put, name, body.source)
         return {"replaced": replaced, **self.towers[name].to_json()}
 
-    def remove(self, name: str) -> None:
+    async def remove(self, name: str) -> None:
         """Serve a tower no longer."""
         self._require_change()
         self.towers.remove(name)
 
     def prefer(self, body: Preference) -> None:
         """Keep a judgement of a result."""
+        self._require_change()
         self.preferences.append(body)
 
-    def health(self) -> dict[str, Any]:
+    async def health(self) -> dict[str, Any]:
         """Whether towers and store are there."""
         return {"status": "ok", "towers": len(self.towers.listed()), "documents": self.towers.store.count}
 
-    def measured(self) -> PlainTextResponse:
+    async def measured(self) -> PlainTextResponse:
         """Counters for Prometheus."""
         return PlainTextResponse(self.metrics.text(), media_type=self.metrics.media_type)
 
     async def _embedded(self, tower: ServedTower, texts: Sequence[str], side: Side) -> Embedded:
         """The vectors of texts, once their turn has come."""
-        most, seconds = self.section.most_texts, self.section.timeout_seconds
+        most = self.section.most_texts
         if len(texts) > most:
             raise HTTPException(413, f"a request must have at most {most:,} texts, got {len(texts):,}")
         _require_unicode(texts)
         answer = self.batcher.submit(tower.model.tower(side), texts, side=side)
         self.metrics.texts.labels(tower.name).inc(len(texts))
+        # A request that is given up cancels its texts, if they still wait.
+        return await asyncio.wrap_future(answer)
+
+    async def _found(self, tower: ServedTower, body: SearchRequest) -> list[Hit]:
+        """The hits of a query, once its turn has come: each search takes all threads of the processor."""
+        if len(self.searching) >= SEARCHES:
+            raise BusyError(f"{SEARCHES} searches wait already; ask again later")
+        waiting = object()
+        self.searching.add(waiting)
         try:
-            # A request that is given up cancels its texts, if they still wait.
-            return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
+            answer = await self._embedded(tower, [body.query], "query")
+            search = partial(self.searcher.search, fuse=body.fuse, exclude=body.exclude)
+            async with self.search_turn:
+                return await asyncio.to_thread(search, tower.model, body.query, answer.vectors, body.k)
+        finally:
+            self.searching.discard(waiting)
+
+    async def _in_time(self, answering: Coroutine[Any, Any, T]) -> T:
+        """An answer, or the refusal of one that takes too long."""
+        seconds = self.section.timeout_seconds
+        try:
+            return await asyncio.wait_for(answering, seconds)
         except TimeoutError:
             raise HTTPException(504, f"no answer within {seconds:g} seconds") from None
 
     def _require_change(self) -> None:
-        """Refuse to change towers for whoever reaches the machine."""
+        """Refuse to change towers or preferences for whoever reaches the machine."""
         if not self.may_change:
-            told = f"towers change only with a token, which {self.section.token_variable} gives the server"
+            told = f"changes need a token, which {self.section.token_variable} gives the server"
             raise HTTPException(403, told)
 
 
-def page() -> HTMLResponse:
+async def page() -> HTMLResponse:
     """The page that compares towers."""
     return HTMLResponse(_resource("page.html"), headers={"Content-Security-Policy": POLICY})
 
 
-def script() -> Response:
+async def script() -> Response:
     """The script of the page."""
     return Response(_resource("page.js"), media_type="text/javascript")
 
@@ -248,8 +301,20 @@ def _resource(name: str) -> str:
 def _fault(status: int, message: str, param: str | None = None, headers: Any = None) -> JSONResponse:
     """An error as OpenAI's clients read it."""
     kind = "invalid_request_error" if status < 500 else "server_error"
-    error = {"message": message, "type": kind, "param": param, "code": status}
-    return JSONResponse({"error": error}, status, headers=headers)
+    # A message may hold what a request gave, and no JSON holds half of a surrogate pair.
+    message = message.encode("utf-8", "replace").decode()
+    error = Fault(message=message, type=kind, param=param, code=status)
+    return JSONResponse(FaultBody(error=error).model_dump(), status, headers=headers)
+
+
+def _embeddings(name: str, answer: Embedded, form: Literal["float", "base64"]) -> Response:
+    """The answer of OpenAI's interface, written already."""
+    data = [
+        {"object": "embedding", "index": number, "embedding": _encoded(vector, form)}
+        for number, vector in enumerate(answer.vectors)
+    ]
+    usage = {"prompt_tokens": answer.tokens, "total_tokens": answer.tokens}
+    return JSONResponse({"object": "list", "model": name, "data": data, "usage": usage})
 
 
 def _encoded(vector: np.ndarray, form: str) -> list[float] | str:

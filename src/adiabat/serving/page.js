@@ -50,8 +50,10 @@ let judged = { query: "", answer: undefined, others: [] };
 
 async function judge(query, tower, side, document) {
   if (judged.query !== query) judged = { query, answer: undefined, others: [] };
+  if (side === "neg" && judged.answer === document) throw new Error("this result is kept as an answer already");
   if (side === "pos") judged.answer = document;
   else judged.others.push(document);
+  judged.others = judged.others.filter((other) => other !== judged.answer);
   if (judged.answer === undefined) return false;
   await call("/preferences", { query, tower, pos: [judged.answer], neg: judged.others });
   judged.others = [];
@@ -102,7 +104,8 @@ function column(query, name, hits, first) {
 
 async function search(event) {
   event.preventDefault();
-  const query = byId("query").value;
+  const query = byId("query").value.trim();
+  if (!query) return;
   status.textContent = "searching";
   try {
     if (!towers.length) await listTowers();

@@ -9,8 +9,8 @@ from typing import Any
 
 from adiabat.config.shared import RankingEncoderSection
 from adiabat.core.errors import AdiabatError
-from adiabat.models.deltas import is_delta, load_delta
-from adiabat.models.model_names import load
+from adiabat.models.deltas import is_delta
+from adiabat.models.model_names import load, load_over_base
 from adiabat.models.model_paths import directory_of, job_of
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
@@ -106,13 +106,13 @@ class Towers:
     def _loaded(self, source: str) -> DualEncoder:
         folder = Path(directory_of(source))
         if is_delta(folder):
-            return load_delta(folder, self._base, over_base=True)
+            return load_over_base(folder, self.encoder, self._base, over_base=True)
         return load(source, settings=self.encoder, device=self.device)
 
     def _base(self, name: str) -> DualEncoder:
         """The base model of deltas, loaded once for all of them."""
         if name not in self._bases:
-            self._bases[name] = load(name, settings=self.encoder, device=self.device)
+            self._bases[name] = load(name, device=self.device)
         return self._bases[name]
 
 

@@ -79,9 +79,9 @@ def _listener(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             unless_bound.pop_all()
-    except OSError as fault:
+    except (OSError, UnicodeError) as fault:
         raise ConfigError(
             f"serve.host and serve.port must be a free address of this machine, got {host}:{port}: "
-            f"{fault.strerror or fault}; choose another"
+            f"{getattr(fault, 'strerror', None) or fault}; choose another"
         ) from fault
     return listener

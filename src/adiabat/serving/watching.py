@@ -17,7 +17,7 @@ from adiabat.config.checking import WatchSection
 from adiabat.core.disk import appending_to, make_folder
 from adiabat.core.errors import DataError, StoreError
 from adiabat.core.files import read_plain, reading, write_bytes, writing_to
-from adiabat.models.embedding_head import Similarity
+from adiabat.models.embedding_head import STATED
 from adiabat.serving.endpoint import Endpoint, EndpointError
 from adiabat.store.vector_store import Store
 
@@ -83,14 +83,14 @@ class EndpointWatch:
             )
         if not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
             raise EndpointError(f"{self.endpoint.url} must give finite vectors with a direction, got others")
-        # The similarity of the model is not known here; unit vectors rank alike by each.
-        similarity: Similarity = "cosine"
+        similarity = STATED[self.section.similarity]
         return reading_of(vectors, self.store, depth=self.section.depth, similarity=similarity, start=first)
 
     @property
     def _identity(self) -> str:
         """What a reading can be compared on."""
-        return json.dumps([self.store.manifest.sha256, self.probes.sha256, self.section.depth])
+        section = self.section
+        return json.dumps([self.store.manifest.sha256, self.probes.sha256, section.depth, section.similarity])
 
     def _first(self) -> Reading | None:
         path = self.folder / REFERENCE

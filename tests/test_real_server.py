@@ -1,8 +1,12 @@
-"""Second tier: the page of the server in the system's Chromium, by mouse and by keyboard, on a phone too."""
+"""Second tier: the page of the server in the system's Chromium, by mouse and by keyboard, on a phone too; and
+requests by its description.
+"""
 
 import importlib
 import json
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,3 +117,27 @@ def test_a_page_asks_for_the_token_of_its_server(world: Path, browser: Any) -> N
         page.click("text=Search")
         page.wait_for_selector("#columns li")
         page.close()
+
+
+CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance")
+
+
+def test_the_description_of_the_server_is_true(client: httpx.Client) -> None:
+    integrations = Path(sys.prefix) / "integrations"
+    if not (integrations / "schemathesis").is_dir():
+        pytest.skip(
+            "schemathesis is not there; make test-real installs it from requirements/integrations.txt"
+        )
+    checks = ",".join((*CHECKS, "response_schema_conformance"))
+    options = ["--checks", checks, "--max-examples", "25", "--workers", "1", "--generation-deterministic"]
+    done = subprocess.run(
+        [sys.executable, "-m", "schemathesis.cli", "run", f"{client.base_url}/openapi.json", *options],
+        env={**os.environ, "PYTHONPATH": str(integrations)},
+        cwd=integrations,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    # It did send requests.
+    assert "generated" in done.stdout
