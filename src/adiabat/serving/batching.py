@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from jaxtyping import Float32
 
 from adiabat.core.errors import AdiabatError
@@ -43,6 +44,10 @@ class _Asked:
         return self.encoder is other.encoder and self.side == other.side
 
 
+AT_ONCE = 1_024
+"""Tokens, including padding, that are embedded as one batch by all threads of torch."""
+
+
 @dataclass
 class Batcher:
     """Embeds texts of many requests.
@@ -52,10 +57,12 @@ class Batcher:
     Attributes:
         most_waiting: Most texts that wait.
         batch_texts: Most texts of a batch of several requests; one request may be larger.
+        threads: Threads of torch that embed; None leaves their number.
     """
 
     most_waiting: int
     batch_texts: int
+    threads: int | None = None
     _waiting: "deque[_Asked]" = field(default_factory=deque)
     _count: int = 0
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -98,6 +105,8 @@ class Batcher:
         return answer
 
     def _run(self) -> None:
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
         while batch := self._next():
             try:
                 answers = _embedded(batch)
@@ -146,8 +155,13 @@ def _embedded(batch: Sequence[_Asked]) -> list[Embedded]:
     """
     encoder, side = batch[0].encoder, batch[0].side
     tokens = encoder.tokenize([text for asked in batch for text in asked.texts], side=side)
-    lists = [tokens[number].tolist() for number in range(len(tokens))]
-    vectors = encoder.encode_tokens(lists, skipped=encoder.unpooled_tokens(side), precision="fp32")
+    if len(tokens) * int(tokens.lengths.max()) <= AT_ONCE:
+        # `encode_tokens` starts threads for its batches, which take longer than a short one.
+        with torch.inference_mode():
+            vectors = encoder(encoder.collate(tokens, side=side)).cpu().numpy()
+    else:
+        lists = [tokens[number].tolist() for number in range(len(tokens))]
+        vectors = encoder.encode_tokens(lists, skipped=encoder.unpooled_tokens(side), precision="fp32")
     answers, start = [], 0
     for asked in batch:
         rows = slice(start, start + len(asked.texts))

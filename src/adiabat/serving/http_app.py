@@ -100,7 +100,14 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 """Statuses of every path, for its description."""
 
 
-def create_app(towers: Towers, searcher: Searcher, section: ServeSection, *, token: str | None) -> FastAPI:
+def create_app(
+    towers: Towers,
+    searcher: Searcher,
+    section: ServeSection,
+    *,
+    token: str | None,
+    threads: int | None = None,
+) -> FastAPI:
     """The application over towers that are loaded already.
 
     Args:
@@ -108,8 +115,9 @@ def create_app(towers: Towers, searcher: Searcher, section: ServeSection, *, tok
         searcher: Of their store.
         section: Limits, and the file of preferences.
         token: Requests must bear it; None asks for none.
+        threads: Threads of torch that embed; None leaves their number.
     """
-    batcher = Batcher(section.most_waiting, section.batch_texts)
+    batcher = Batcher(section.most_waiting, section.batch_texts, threads)
     metrics = Metrics(batcher)
 
     @asynccontextmanager

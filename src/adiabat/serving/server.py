@@ -2,9 +2,10 @@
 
 import os
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
+import torch
 import uvicorn
 
 from adiabat.config.serving import ServeSettings
@@ -38,13 +39,14 @@ def serve(
     section = settings.serve
     # Before models are loaded, which takes longer.
     listener = _listener(section.host, section.port)
-    with listener:
+    with listener, _one_thread_here() as threads:
         searcher = Searcher.of(store, settings.fuse, watch)
         towers = Towers(store, settings.encoder, settings.run.device)
         for name, source in named.items():
             watch.note(f"loading {name}")
             towers.put(name, source)
-        app = create_app(towers, searcher, section, token=os.environ.get(section.token_variable) or None)
+        token = os.environ.get(section.token_variable) or None
+        app = create_app(towers, searcher, section, token=token, threads=threads)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
@@ -52,6 +54,22 @@ def serve(
         )
         listening = _Listening(config, lambda: on_listening(f"http://{shown}:{port}"))
         listening.run(sockets=[listener])
+
+
+@contextmanager
+def _one_thread_here() -> Iterator[int]:
+    """Within the context, torch computes with one thread here, and with the former number, which is given, in
+    threads that set it.
+
+    OpenMP stops spinning once the teams of all threads are more than the processors, and each operation of a
+    short text then waits for a thread to wake: 15 ms for a query in place of 8 on two cores.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield threads
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _Listening(uvicorn.Server):
