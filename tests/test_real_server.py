@@ -81,7 +81,7 @@ def test_a_question_is_asked_and_judged_by_keys_alone(
     assert focused == 1
     page.keyboard.press("-")
     page.wait_for_function("document.getElementById('status').textContent.includes('once another')")
-    assert not (world / "thumbs.jsonl").exists()
+    assert (world / "thumbs.jsonl").read_text() == ""
     page.keyboard.press("k")
     page.keyboard.press("+")
     page.wait_for_function("document.getElementById('status').textContent.startsWith('kept:')")
