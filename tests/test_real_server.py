@@ -80,11 +80,11 @@ def test_a_question_is_asked_and_judged_by_keys_alone(
     )
     assert focused == 1
     page.keyboard.press("-")
-    page.wait_for_function("document.getElementById('status').textContent.includes('once another')")
+    page.locator("#status", has_text="kept once another").wait_for()
     assert (world / "thumbs.jsonl").read_text() == ""
     page.keyboard.press("k")
     page.keyboard.press("+")
-    page.wait_for_function("document.getElementById('status').textContent.startsWith('kept:')")
+    page.locator("#status", has_text="kept: ").wait_for()
     (row,) = [json.loads(line) for line in (world / "thumbs.jsonl").read_text().splitlines()]
     assert (row["query"], row["tower"]) == (QUERY, "tuned")
     assert (row["pos"], row["neg"]) == ([expected[0]["text"]], [expected[1]["text"]])
