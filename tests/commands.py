@@ -7,11 +7,12 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -130,6 +131,20 @@ def listing(folder: Path) -> list[tuple[str, int, int]]:
 def write_world(here: Path) -> None:
     """A model, a corpus with its store, and examples."""
     shutil.copytree(_written_world().name, here, dirs_exist_ok=True)
+
+
+METHODS: Mapping[str, Mapping[str, Any]] = {"full": {"kind": "full"}, "lora": {"kind": "lora", "rank": 2}}
+"""Name of a job to what it tunes."""
+
+
+def write_tuned(here: Path, *names: str) -> None:
+    """A world with jobs of `tune`, whose query towers are clearly others than that of the model."""
+    write_world(here)
+    steps = {"max_epochs": 1, "batches_per_epoch": 2, "learning_rate": 1e-2}
+    for name in names:
+        tune = {"recipe": "paper", "keep": "last", "method": METHODS[name], **steps}
+        settings = {"tune": tune, "data": {"validation_fraction": 0.4}}
+        adiabat.tune(*inputs(here), here / name, settings=settings)
 
 
 @cache

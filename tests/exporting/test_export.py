@@ -29,7 +29,7 @@ from adiabat.models.deltas import changed
 from adiabat.models.embedding_head import POOLINGS, EncoderSettings
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
-from tests.commands import inputs, write_world
+from tests.commands import inputs, write_tuned
 from tests.models.peer_directories import peer_of
 from tests.models.static_models import static_encoder
 from tests.refused import one_line
@@ -54,18 +54,7 @@ def own(model: DualEncoder, side: Side = "query", texts: Sequence[str] = TEXTS) 
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, its store, data, and jobs of `tune`."""
     folder = tmp_path_factory.mktemp("world")
-    write_world(folder)
-    steps = {
-        "recipe": "paper",
-        "max_epochs": 1,
-        "batches_per_epoch": 2,
-        "learning_rate": 1e-2,
-        "keep": "last",
-    }
-    methods = {"full": {"kind": "full"}, "lora": {"kind": "lora", "rank": 2}}
-    for name, method in methods.items():
-        settings = {"tune": {**steps, "keep": "last", "method": method}, "data": {"validation_fraction": 0.4}}
-        adiabat.tune(*inputs(folder), folder / name, settings=settings)
+    write_tuned(folder, "full", "lora")
     return folder
 
 

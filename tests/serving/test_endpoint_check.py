@@ -20,7 +20,7 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
 from adiabat.serving.endpoint import EndpointError
-from tests.commands import Run, inputs, own_world, write_world
+from tests.commands import Run, inputs, own_world, write_tuned, write_world
 from tests.commands import here as here
 from tests.commands import run as run
 from tests.refused import one_line
@@ -249,18 +249,9 @@ def test_an_endpoint_that_cannot_be_reached(model: DualEncoder, monkeypatch: pyt
 
 
 def test_the_base_model_in_place_of_a_job_is_named_and_its_ranking_compared(tmp_path: Path) -> None:
-    write_world(tmp_path)
-    steps = {
-        "recipe": "paper",
-        "max_epochs": 1,
-        "batches_per_epoch": 2,
-        "learning_rate": 1e-2,
-        "keep": "last",
-    }
-    settings = {"tune": steps, "data": {"validation_fraction": 0.4}}
-    adiabat.tune(*inputs(tmp_path), tmp_path / "job", settings=settings)
+    write_tuned(tmp_path, "full")
     with endpoint(by(adiabat.load(tmp_path / "model").query)) as url:
-        found = adiabat.check(url, tmp_path / "job")
+        found = adiabat.check(url, tmp_path / "full")
     told = f"embeds by the document tower, or serves the base model, {tmp_path / 'model'}"
     assert found.cause == f"the endpoint {told}"
     assert "nDCG@10" in found.notes[-1]

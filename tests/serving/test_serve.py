@@ -36,7 +36,7 @@ from adiabat.serving.serve_checks import named_towers, require_server
 from adiabat.serving.served_towers import Towers
 from adiabat.serving.server import serve
 from adiabat.store.vector_store import Store
-from tests.commands import inputs, write_world
+from tests.commands import METHODS, write_tuned
 from tests.models.static_models import static_encoder
 from tests.refused import one_line
 from tests.tiny import save_tiny, tiny_dual, tiny_encoder
@@ -48,17 +48,8 @@ QUERY = "hello there"
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with its store, two jobs of `tune`, and one of them as a delta."""
     folder = tmp_path_factory.mktemp("world")
-    write_world(folder)
-    steps = {
-        "recipe": "paper",
-        "max_epochs": 1,
-        "batches_per_epoch": 2,
-        "learning_rate": 1e-2,
-        "keep": "last",
-    }
-    for name, method in (("full", {"kind": "full"}), ("lora", {"kind": "lora", "rank": 2})):
-        settings = {"tune": {**steps, "keep": "last", "method": method}, "data": {"validation_fraction": 0.4}}
-        adiabat.tune(*inputs(folder), folder / name, settings=settings)
+    write_tuned(folder, "full", "lora")
+    for name in METHODS:
         adiabat.export(folder / name, folder / f"{name}-delta", to="delta")
     return folder
 

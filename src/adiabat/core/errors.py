@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from adiabat.core.wording import in_callers_words
 
@@ -95,6 +96,22 @@ class MissingDependencyError(AdiabatError, ImportError):
         super().__init__(
             f"{purpose} needs the package {package}; install it with: pip install 'adiabat[{extra}]'"
         )
+
+
+def require_packages(packages: Iterable[str], *, extra: str, purpose: str) -> None:
+    """Refuse to begin without the packages of an extra, each by the name that it is imported by.
+
+    Args:
+        packages: Names of modules.
+        extra: Extra of adiabat that brings them.
+        purpose: What needs them, for the message.
+
+    Raises:
+        MissingDependencyError: For the first one that is missing.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingDependencyError(package.replace("_", "-"), extra=extra, purpose=purpose)
 
 
 def first_line(fault: BaseException) -> str:

@@ -4,12 +4,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from adiabat.config.tasks import AnyTask, SuiteSettings
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDependencyError, several
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, require_packages, several
 from adiabat.core.wording import option
 from adiabat.data.examples import require_columns, source_identity
 from adiabat.data.folders import require_there
@@ -73,8 +72,7 @@ def require_baseline_stores(paths: Sequence[str | Path], *, baseline: bool, argu
 
 def require_maps() -> None:
     """Refuse a map where t-SNE is not installed."""
-    if find_spec("openTSNE") is None:
-        raise MissingDependencyError("openTSNE", extra="maps", purpose="space.map")
+    require_packages(["openTSNE"], extra="maps", purpose="space.map")
 
 
 def require_suite(settings: SuiteSettings, names: Sequence[str]) -> None:
@@ -137,8 +135,7 @@ def label_of(section: Any) -> str:
 
 def require_mteb() -> None:
     """Refuse tasks of mteb where it is not installed."""
-    if find_spec("mteb") is None:
-        raise MissingDependencyError("mteb", extra="mteb", purpose="a task of mteb")
+    require_packages(["mteb"], extra="mteb", purpose="a task of mteb")
 
 
 BM25 = "bm25"

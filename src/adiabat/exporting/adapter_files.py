@@ -12,8 +12,6 @@ from adiabat.models.deltas import Weights
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
 
-CONFIG = "adapter_config.json"
-
 
 def write_adapter(
     one: DualEncoder, base: Encoder, base_name: str, rank: int, folder: Path, *, half: bool

@@ -11,9 +11,9 @@ from adiabat.config.exporting import ExportSection
 from adiabat.core.disk import new_file, remove
 from adiabat.core.text import IN_WORDS, printable
 from adiabat.data.records import Side
-from adiabat.exporting.job_tables import base_of
+from adiabat.exporting.job_tables import base_of, hub_name, training_of
 from adiabat.exporting.parity import Parity
-from adiabat.models.model_paths import DEMO_HUB_NAME, HUB_NAME, job_of
+from adiabat.models.model_paths import HUB_NAME
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder
 from adiabat.report.format import improvement
@@ -37,7 +37,7 @@ def write_card(
 ) -> None:
     """Write the card in the place of the one that saving wrote."""
     side: Side = section.tower
-    tower, record = model.tower(side), _training(model)
+    tower, record = model.tower(side), training_of(model.name)
     prompt = tower.settings.prompt(side)
     base = section.base or base_of(model.name)
     text = _template().render(
@@ -45,7 +45,7 @@ def write_card(
         tower=side,
         texts=PLURALS[side],
         other_texts=PLURALS["document" if side == "query" else "query"],
-        base=_hub_name(base),
+        base=_published(base),
         is_static=isinstance(tower.backbone, StaticBackbone),
         is_one_of_two=not model.alike,
         width=model.width,
@@ -64,12 +64,11 @@ def write_card(
         file.write(text.encode())
 
 
-def _hub_name(base: str | None) -> str | None:
+def _published(base: str | None) -> str | None:
     """The name of a base model on the hub; None for one that is a path of this machine."""
-    if base == "demo":
-        return DEMO_HUB_NAME
-    is_path = base is None or Path(base).exists() or HUB_NAME.fullmatch(base) is None
-    return None if is_path else base
+    if base is None or (base != "demo" and (Path(base).exists() or HUB_NAME.fullmatch(base) is None)):
+        return None
+    return hub_name(base)
 
 
 def _template() -> jinja2.Template:
@@ -110,8 +109,3 @@ def _agreement(side: Side, found: Parity, section: ExportSection) -> str:
     if found.change is None:
         return agreement
     return f"{agreement}; {found.change.measure} {improvement(found.change)}, {found.change.verdict}"
-
-
-def _training(model: DualEncoder) -> TrainingRecord | None:
-    job = job_of(model.name)
-    return None if job is None else read_result(job.result, Result).training

@@ -4,7 +4,7 @@ import contextlib
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from adiabat.exporting.card import write_card
 from adiabat.exporting.differences import differences, factored
 from adiabat.exporting.export_checks import RECORD
 from adiabat.exporting.graphs import EmbeddingGraph, Run, as_graph
-from adiabat.exporting.job_tables import base_of, tables_of
+from adiabat.exporting.job_tables import base_of, hub_name, tables_of
 from adiabat.exporting.one_tower import in_half_precision, one_tower, require_transformer
 from adiabat.exporting.parity import Compared, Parity, Vectors, compared_texts, parity
 from adiabat.exporting.static_files import as_model2vec, write_static
@@ -33,7 +33,7 @@ from adiabat.models.deltas import TowerDelta, is_delta, load_delta, write_delta
 from adiabat.models.embedding_head import NAMES
 from adiabat.models.encoder import Encoder
 from adiabat.models.model_names import load
-from adiabat.models.model_paths import DEMO_HUB_NAME, Model, directory_of
+from adiabat.models.model_paths import Model, directory_of
 from adiabat.models.saving import save
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder, merged_tower
@@ -42,23 +42,7 @@ Embed = Callable[[Sequence[str]], Vectors]
 """The export at work: texts to vectors."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """An export and its proof.
-
-    Attributes:
-        sizes: Bytes of each file.
-        parities: Agreement by the tower that was compared.
-    """
-
-    folder: Path
-    form: str
-    precision: str
-    sizes: dict[str, int]
-    parities: dict[Side, Parity]
-
-
-def export(model: Model, folder: Path, settings: ExportSettings, watch: Watch) -> Written:
+def export(model: Model, folder: Path, settings: ExportSettings, watch: Watch) -> None:
     """Write one tower, or what differs from the base model, and compare it with the model.
 
     Raises:
@@ -66,36 +50,29 @@ def export(model: Model, folder: Path, settings: ExportSettings, watch: Watch) -
     """
     loaded = load(model, settings=settings.encoder)
     section = settings.export
+    assert section.to is not None
     with whole_folder(folder) as making:
         watch.note(f"writing {section.to} in {section.settled_precision}")
         if section.to == "delta":
-            written = _delta(loaded, section, making)
+            parities = {}
+            for side, run in _delta(loaded, section, making).items():
+                compared = compared_texts(loaded, section, side, watch)
+                parities[side] = _compared(loaded, section, side, run, compared, watch)
         else:
-            assert section.to is not None
-            written = {section.tower: WRITERS[section.to](loaded, section, making, watch)}
-        parities = {side: _compared(loaded, section, side, run, watch) for side, run in written.items()}
-        for side, found in parities.items():
-            _require_agreement(found, side, section)
+            side = section.tower
+            compared = compared_texts(loaded, section, side, watch)
+            run = WRITERS[section.to](loaded, section, making, compared.others)
+            parities = {side: _compared(loaded, section, side, run, compared, watch)}
         write_card(making, loaded, section, parities)
         give_usual_mode(*making.rglob("*.safetensors"))
-        sizes = {
-            str(file.relative_to(making)): file.stat().st_size
-            for file in sorted(making.rglob("*"))
-            if file.is_file()
+        files = sorted(file for file in making.rglob("*") if file.is_file())
+        record = {
+            "to": section.to,
+            "precision": section.settled_precision,
+            "bytes": {str(file.relative_to(making)): file.stat().st_size for file in files},
+            "parity": {side: _parity_in_json(found) for side, found in parities.items()},
         }
-        result = Written(folder, str(section.to), section.settled_precision, sizes, parities)
-        write_json(in_json(result), making / RECORD)
-    return result
-
-
-def in_json(written: Written) -> dict[str, Any]:
-    """Plain data, without the place of the export."""
-    return {
-        "to": written.form,
-        "precision": written.precision,
-        "bytes": written.sizes,
-        "parity": {side: _parity_in_json(found) for side, found in written.parities.items()},
-    }
+        write_json(record, making / RECORD)
 
 
 def _parity_in_json(found: Parity) -> dict[str, Any]:
@@ -117,14 +94,14 @@ def _parity_in_json(found: Parity) -> dict[str, Any]:
     return record
 
 
-def _saved(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> Embed:
+def _saved(model: DualEncoder, section: ExportSection, folder: Path, calibrated: Sequence[str]) -> Embed:
     """A plain model of sentence-transformers."""
     one = one_tower(model, section.tower)
     save(in_half_precision(one) if section.settled_precision == "fp16" else one, folder)
     return partial(_by_model, folder, section.tower)
 
 
-def _static(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> Embed:
+def _static(model: DualEncoder, section: ExportSection, folder: Path, calibrated: Sequence[str]) -> Embed:
     """A static model of model2vec."""
     tower = one_tower(model, section.tower).query
     if not isinstance(tower.backbone, StaticBackbone):
@@ -137,7 +114,7 @@ def _static(model: DualEncoder, section: ExportSection, folder: Path, watch: Wat
     return partial(_by_model2vec, folder, section.tower)
 
 
-def _adapter(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> Embed:
+def _adapter(model: DualEncoder, section: ExportSection, folder: Path, calibrated: Sequence[str]) -> Embed:
     """Low-rank adapters beside the modules that a base model lacks."""
     one = one_tower(model, section.tower)
     require_transformer(one.query, "peft")
@@ -149,13 +126,13 @@ def _adapter(model: DualEncoder, section: ExportSection, folder: Path, watch: Wa
         )
     half = section.settled_precision == "fp16"
     save(one, folder)
-    write_adapter(one, merged_tower(base.tower(section.tower)), _hub_name(name), rank, folder, half=half)
+    write_adapter(one, merged_tower(base.tower(section.tower)), hub_name(name), rank, folder, half=half)
     # The base model has both.
     remove(folder / "config.json", *folder.glob("model*.safetensors*"))
     return partial(_by_model, folder, section.tower)
 
 
-def _graph(model: DualEncoder, section: ExportSection, folder: Path, watch: Watch) -> Embed:
+def _graph(model: DualEncoder, section: ExportSection, folder: Path, calibrated: Sequence[str]) -> Embed:
     """A graph of another runtime, beside the tokenizer and the settings of its modules."""
     side, precision = section.tower, section.settled_precision
     one = one_tower(model, side)
@@ -171,21 +148,20 @@ def _graph(model: DualEncoder, section: ExportSection, folder: Path, watch: Watc
         return partial(_by_graph, graph, onnx_run, folder, side)
     from adiabat.exporting.openvino_files import openvino_run, write_openvino
 
-    calibrated = compared_texts(model, section, side, watch).others if precision == "int8" else ()
     # Both print bars of their own on stdout, which is for programs.
     with quietly(), contextlib.redirect_stdout(io.StringIO()):
         write_openvino(graph, folder, precision, calibrated, side)
     return partial(_by_graph, graph, openvino_run, folder, side)
 
 
-WRITERS: Mapping[Format, Callable[[DualEncoder, ExportSection, Path, Watch], Embed]] = {
+WRITERS: Mapping[Format, Callable[[DualEncoder, ExportSection, Path, Sequence[str]], Embed]] = {
     "sentence-transformers": _saved,
     "model2vec": _static,
     "peft": _adapter,
     "onnx": _graph,
     "openvino": _graph,
 }
-"""What writes one tower in a format, and gives the export at work."""
+"""What writes one tower in a format, given texts to calibrate int8 on, and gives the export at work."""
 
 
 def _by_model(folder: Path, side: Side, texts: Sequence[str]) -> Vectors:
@@ -214,9 +190,11 @@ def _by_delta(folder: Path, base: DualEncoder, side: Side, texts: Sequence[str])
 def _delta(model: DualEncoder, section: ExportSection, folder: Path) -> dict[Side, Embed]:
     """Write each tower that differs from that of the base model."""
     base, name, rank = _base(model, section)
+    query = merged_tower(model.query)
+    merged = replace(model, query=query, document=query if model.shared else merged_tower(model.document))
     deltas = []
     for side in SIDES[:1] if model.shared else SIDES:
-        tower, start = merged_tower(model.tower(side)), merged_tower(base.tower(side))
+        tower, start = merged.tower(side), merged_tower(base.tower(side))
         require_transformer(tower, "delta")
         if tower.tokenizer_digest() != start.tokenizer_digest():
             raise ModelError(
@@ -231,19 +209,20 @@ def _delta(model: DualEncoder, section: ExportSection, folder: Path) -> dict[Sid
         projections = not _same_projections(tower, start)
         if changes or projections or tower.settings != start.settings:
             deltas.append(TowerDelta(side, tower.settings, changes, projections))
-    merged = replace(model, query=merged_tower(model.query))
-    merged = replace(merged, document=merged.query if model.shared else merged_tower(model.document))
     write_delta(merged, base, name, deltas, folder)
     sides: Sequence[Side] = SIDES[:1] if model.shared else [delta.side for delta in deltas] or SIDES[:1]
     return {side: partial(_by_delta, folder, base, side) for side in sides}
 
 
-def _compared(model: DualEncoder, section: ExportSection, side: Side, run: Embed, watch: Watch) -> Parity:
-    """The proof of one tower."""
-    compared: Compared = compared_texts(model, section, side, watch)
+def _compared(
+    model: DualEncoder, section: ExportSection, side: Side, run: Embed, compared: Compared, watch: Watch
+) -> Parity:
+    """The proof of one tower, which must agree."""
     watch.note(f"comparing the {side} tower on {compared.named}")
     own = model.encode(compared.texts, side=side, precision="fp32")
-    return parity(compared, own, run(compared.texts), ranked=section.settled_precision == "int8")
+    found = parity(compared, own, run(compared.texts), ranked=section.settled_precision == "int8")
+    _require_agreement(found, side, section)
+    return found
 
 
 def _require_agreement(found: Parity, side: Side, section: ExportSection) -> None:
@@ -282,8 +261,3 @@ def _base(model: DualEncoder, section: ExportSection) -> tuple[DualEncoder, str,
 def _same_projections(tower: Encoder, start: Encoder) -> bool:
     ours, others = tower.projections.state_dict(), start.projections.state_dict()
     return ours.keys() == others.keys() and all(ours[name].equal(others[name]) for name in ours)
-
-
-def _hub_name(name: str) -> str:
-    """The name that other programs know a base model by."""
-    return DEMO_HUB_NAME if name == "demo" else name

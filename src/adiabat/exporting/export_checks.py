@@ -1,10 +1,9 @@
 """Checks of an export by its settings, packages and paths, before torch is loaded."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
-from adiabat.config.exporting import ExportSection, ExportSettings, Format
-from adiabat.core.errors import ConfigError, MissingDependencyError
+from adiabat.config.exporting import ExportSettings, Format
+from adiabat.core.errors import ConfigError, require_packages
 from adiabat.core.wording import option
 from adiabat.models.model_paths import Model, require_names, require_reachable
 from adiabat.results.evaluation_result import Result
@@ -36,16 +35,9 @@ def require_export(model: Model, folder: Path, settings: ExportSettings) -> None
         [] if section.data is None else [section.data],
         stores=[] if section.store is None else [section.store],
     )
-    _require_packages(section)
+    require_packages(PACKAGES.get(section.to, ()), extra=section.to, purpose=f"an export to {section.to}")
     require_free(folder)
     for evaluation in section.evaluations:
         read_result(Path(evaluation) / "result.json", Result)
     require_reachable(model)
     require_reachable(section.base, named_by="export.base")
-
-
-def _require_packages(section: ExportSection) -> None:
-    assert section.to is not None
-    for package in PACKAGES.get(section.to, ()):
-        if find_spec(package) is None:
-            raise MissingDependencyError(package, extra=section.to, purpose=f"an export to {section.to}")

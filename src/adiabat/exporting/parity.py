@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 
 from adiabat.adiabatic.judged_queries import JudgedQueries
 from adiabat.adiabatic.probes import REHEARSAL, read_probes
@@ -135,15 +135,22 @@ def _drawn(count: int, most: int) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray
 
 def parity(compared: Compared, own: Vectors, exported: Vectors, *, ranked: bool) -> Parity:
     """Compare vectors of the same texts, and with `ranked` what both rank."""
-    products = np.einsum("ne,ne->n", own.astype(np.float64), exported.astype(np.float64))
-    lengths = [np.linalg.norm(vectors.astype(np.float64), axis=1) for vectors in (own, exported)]
+    found = cosines(own, exported)
+    worst = int(np.argmin(np.where(np.isfinite(found), found, -np.inf)))
+    change = _change(compared.judged, own, exported) if ranked and compared.judged is not None else None
+    return Parity(compared.named, float(found[worst]), float(found.mean()), compared.texts[worst], change)
+
+
+def cosines(own: Vectors, others: Vectors) -> Float64[np.ndarray, " n"]:
+    """Cosine of each pair of vectors, over the dimensions that both have."""
+    width = min(own.shape[1], others.shape[1])
+    first, second = (vectors[:, :width].astype(np.float64) for vectors in (own, others))
+    lengths = [np.linalg.norm(vectors, axis=1) for vectors in (first, second)]
     # A vector of zeros, such as that of a text without a known word, equals another one, and no other vector.
     both, either = (lengths[0] == 0) & (lengths[1] == 0), (lengths[0] == 0) | (lengths[1] == 0)
-    cosines = products / np.where(either, 1.0, lengths[0] * lengths[1])
-    cosines[both] = 1.0
-    worst = int(np.argmin(np.where(np.isfinite(cosines), cosines, -np.inf)))
-    change = _change(compared.judged, own, exported) if ranked and compared.judged is not None else None
-    return Parity(compared.named, float(cosines[worst]), float(cosines.mean()), compared.texts[worst], change)
+    found = np.einsum("ne,ne->n", first, second) / np.where(either, 1.0, lengths[0] * lengths[1])
+    found[both] = 1.0
+    return np.asarray(found)
 
 
 def _change(judged: JudgedQueries, own: Vectors, exported: Vectors) -> Change:

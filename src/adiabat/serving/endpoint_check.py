@@ -11,7 +11,7 @@ from adiabat.core.errors import AdiabatError
 from adiabat.core.progress import Watch
 from adiabat.data.records import Side
 from adiabat.exporting.job_tables import base_of
-from adiabat.exporting.parity import Compared, Parity, compared_texts, parity
+from adiabat.exporting.parity import Compared, Parity, compared_texts, cosines, parity
 from adiabat.models.embedding_head import POOLINGS
 from adiabat.models.encoder import Encoder
 from adiabat.models.model_names import load
@@ -83,8 +83,7 @@ def check_endpoint(endpoint: Endpoint, model: DualEncoder, section: CheckSection
     except RefusedError as fault:
         notes.append(f"texts beyond the limit are refused, not cut: {fault}")
     own = _embedded(tower, side, texts)
-    width = min(own.shape[1], served.shape[1])
-    found = parity(Compared(texts, compared.named, ()), own[:, :width], served[:, :width], ranked=False)
+    found = parity(Compared(texts, compared.named, ()), own, served, ranked=False)
     if served.shape[1] != own.shape[1]:
         told = f"the endpoint gives {served.shape[1]} dimensions, the model {own.shape[1]}"
         if found.minimum >= section.min_cosine:
@@ -122,7 +121,7 @@ def _explained(
 ) -> tuple[str, list[str]]:
     """The cause that explains a difference, or else a note on the nearest one."""
     # The texts that differ most tell causes apart.
-    order = np.argsort(_cosines(own, served))[:TRIED]
+    order = np.argsort(cosines(own, served))[:TRIED]
     few = [texts[row] for row in order]
     best, least = None, -1.0
     for cause in _causes(model, section.tower):
@@ -218,14 +217,5 @@ def _lengths(own: Vectors, served: Vectors) -> list[str]:
     return [f"vectors have {ratios.min():.3f} to {ratios.max():.3f} times the length of the model's"]
 
 
-def _cosines(own: Vectors, served: Vectors) -> np.ndarray:
-    """Cosines over the dimensions that both have."""
-    width = min(own.shape[1], served.shape[1])
-    own, served = own[:, :width], served[:, :width]
-    lengths = np.linalg.norm(own, axis=1) * np.linalg.norm(served, axis=1)
-    products = np.einsum("ne,ne->n", own, served)
-    return np.asarray(products / np.where(lengths, lengths, 1.0))
-
-
 def _least(own: Vectors, served: Vectors) -> float:
-    return float(_cosines(own, served).min())
+    return float(cosines(own, served).min())

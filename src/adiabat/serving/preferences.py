@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Self
@@ -12,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from adiabat.core.disk import appending_to, real
 from adiabat.core.errors import DataError
 from adiabat.core.files import writing_to
+from adiabat.core.provenance import now
 from adiabat.core.text import cut
 from adiabat.core.wording import option
 
@@ -81,7 +81,7 @@ class Preferences:
         if self.path is None:
             started = option("preferences", "FILE")
             raise DataError(f"this server keeps no preferences; start it with {started}")
-        row = {**preference.model_dump(), "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        row = {**preference.model_dump(), "time": now()}
         line = json.dumps(row, ensure_ascii=False) + "\n"
         # One line in one write: two servers may share the file.
         with self._lock, writing_to(self.path), appending_to(self.path) as file:

@@ -1,12 +1,11 @@
 """Checks of a server by its settings, packages and paths, before torch is loaded."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from adiabat.config.serving import ServeSettings
 from adiabat.config.shared import require_device_name
-from adiabat.core.errors import ConfigError, MissingDependencyError
+from adiabat.core.errors import ConfigError, require_packages
 from adiabat.core.wording import option
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.store.analysers import analyser_of
@@ -21,7 +20,7 @@ def require_server(store: str, settings: ServeSettings) -> dict[str, str]:
     Returns:
         Name to model.
     """
-    _require_packages(PACKAGES, "a server")
+    require_packages(PACKAGES, extra="serve", purpose="a server")
     named = named_towers(settings.serve.towers)
     require_device_name(settings.run.device)
     require_readable(store)
@@ -34,13 +33,7 @@ def require_server(store: str, settings: ServeSettings) -> dict[str, str]:
 
 def require_client() -> None:
     """Refuse to ask an endpoint without a client of HTTP."""
-    _require_packages(("httpx2",), "a check of an endpoint")
-
-
-def _require_packages(packages: Sequence[str], purpose: str) -> None:
-    for package in packages:
-        if find_spec(package) is None:
-            raise MissingDependencyError(package.replace("_", "-"), extra="serve", purpose=purpose)
+    require_packages(["httpx2"], extra="serve", purpose="a client of an endpoint")
 
 
 def named_towers(texts: Sequence[str]) -> dict[str, str]:

@@ -9,12 +9,11 @@ from typing import Any
 
 from adiabat.config.shared import RankingEncoderSection
 from adiabat.core.errors import AdiabatError
+from adiabat.exporting.job_tables import training_of
 from adiabat.models.deltas import is_delta
 from adiabat.models.model_names import load, load_over_base
-from adiabat.models.model_paths import directory_of, job_of
+from adiabat.models.model_paths import directory_of
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import Result
-from adiabat.results.record import read_result
 from adiabat.store.vector_store import Store
 
 
@@ -118,8 +117,5 @@ class Towers:
 
 def _shown(source: str) -> float | None:
     """What the validation queries of the job of a model showed."""
-    job = job_of(source)
-    if job is None:
-        return None
-    training = read_result(job.result, Result).training
+    training = training_of(source)
     return None if training is None else training.shown

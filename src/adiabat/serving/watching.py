@@ -17,6 +17,7 @@ from adiabat.config.checking import WatchSection
 from adiabat.core.disk import appending_to, make_folder
 from adiabat.core.errors import DataError, StoreError
 from adiabat.core.files import read_plain, reading, write_bytes, writing_to
+from adiabat.core.provenance import now
 from adiabat.models.embedding_head import STATED
 from adiabat.serving.endpoint import Endpoint, EndpointError
 from adiabat.store.vector_store import Store
@@ -50,12 +51,12 @@ class EndpointWatch:
         """
         began = time.perf_counter()
         first = self._first()
-        now = self._reading(first)
+        latest = self._reading(first)
         if first is None:
-            self._keep(now)
-        means = drift_of(first or now, now).means
+            self._keep(latest)
+        means = drift_of(first or latest, latest).means
         row = {
-            "time": _now(),
+            "time": now(),
             "endpoint": self.endpoint.url,
             "served": self.endpoint.served,
             "probes": len(self.probes),
@@ -69,7 +70,7 @@ class EndpointWatch:
 
     def failed(self, fault: EndpointError) -> Row:
         """The line of a reading that the endpoint did not answer, which is an alarm too."""
-        row: Row = {"time": _now(), "endpoint": self.endpoint.url, "served": self.endpoint.served}
+        row: Row = {"time": now(), "endpoint": self.endpoint.url, "served": self.endpoint.served}
         row |= {"error": str(fault), "alarm": True}
         self._append(row)
         return row
@@ -146,7 +147,3 @@ def watch_endpoint(
         if row["alarm"]:
             return row
         sleep(max(0.0, due - time.monotonic()))
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
