@@ -16,7 +16,8 @@ from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import require_pad_token
-from adiabat.models.bulk import Progress
+from adiabat.models.bulk import Progress, _Pass
+from adiabat.models.device import Precision, parallel_map
 from adiabat.models.embedding_head import POOLINGS, EncoderSettings, Pooling, Projection
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load, override
@@ -93,6 +94,22 @@ def test_order_is_kept_across_blocks_of_tokenising(monkeypatch: pytest.MonkeyPat
     expected = vectors(encoder)
     monkeypatch.setattr("adiabat.models.bulk.TOKENIZE_BLOCK", 3)
     np.testing.assert_allclose(vectors(encoder), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_one_batch_starts_no_thread_and_has_the_bits_of_a_pass_in_one(
+    precision: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = tiny_encoder().eval()
+    tokens = encoder.collate(encoder.tokenize(TEXTS[:3], side="query"), side="query")
+    with parallel_map([_Pass(encoder, precision, limit=10)]) as embed:
+        (batch,) = embed([(np.arange(3), tokens)])
+    monkeypatch.setattr("adiabat.models.device.ThreadPoolExecutor", None)
+    alone = encoder.encode(TEXTS[:3], side="query", precision=precision, token_budget=1_000)
+    # These texts are in the order of a batch already: the longest comes first.
+    assert np.array_equal(alone, batch.embeddings())
+    with pytest.raises(TypeError, match="NoneType"):
+        encoder.encode(TEXTS[:3], side="query", precision=precision, token_budget=1)
 
 
 def test_no_texts_give_no_rows() -> None:

@@ -8,8 +8,8 @@ import os
 import warnings
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -136,8 +136,8 @@ def embed_blocks(
     """Embed texts in batches within a budget of tokens, including padding.
 
     One thread tokenises `TOKENIZE_BLOCK` texts and sorts them into batches; others embed these, on a CPU one
-    per core. On a GPU, three batches are under way at a time: their tokens and embeddings are copied while it
-    computes.
+    per core. A single batch needs no further threads. On a GPU, three batches are under way at a time: their
+    tokens and embeddings are copied while it computes.
     """
 
     def prepared(start: int) -> list[PreparedBatch]:
@@ -149,20 +149,37 @@ def embed_blocks(
     vectors = np.empty((total, encoder.width), dtype=np.float32)
     done = full = 0
     with ExitStack() as stack:
-        # One thread tokenises ahead of the others.
-        prepare = stack.enter_context(parallel_map([prepared]))
-        batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
-        first = list(islice(batches, MAX_WORKERS))
-        encoders = _replicas(encoder, precision, batches=len(first), compiled=compiled)
-        embed = stack.enter_context(
-            parallel_map([_Pass(replica, precision, source.limit, compiled) for replica in encoders])
-        )
-        for batch in embed(chain(first, batches)):
+        if total <= TOKENIZE_BLOCK:
+            batches = iter(prepared(0))
+        else:
+            # One thread tokenises ahead of the others.
+            prepare = stack.enter_context(parallel_map([prepared]))
+            batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
+        passes = _passes(encoder, batches, source.limit, precision=precision, compiled=compiled)
+        for batch in stack.enter_context(passes):
             vectors[batch.rows] = batch.embeddings()
             done, full = done + len(batch.rows), full + batch.full
             if on_progress:
                 on_progress(Progress(done, total, full))
     return vectors
+
+
+@contextmanager
+def _passes(
+    encoder: "Encoder", batches: Iterator[PreparedBatch], limit: int, *, precision: Precision, compiled: bool
+) -> Iterator[Iterator[EmbeddedBatch]]:
+    """The embedded batches of an encoder: one batch alone in this thread, several in threads of their own."""
+    first = list(islice(batches, MAX_WORKERS))
+    changes_module = compiled or _packs(encoder, precision)
+    if len(first) == 1 and not changes_module:
+        # Threads take 8 ms to begin, as long as a query takes. Alone, a thread has all threads of torch, as
+        # this one has, so the bits are the same.
+        yield map(_Pass(encoder, precision, limit), first)
+        return
+    encoders = _replicas(encoder, precision, batches=len(first), compiled=compiled)
+    workers = [_Pass(replica, precision, limit, compiled) for replica in encoders]
+    with parallel_map(workers) as embed:
+        yield embed(chain(first, batches))
 
 
 def embed_bags(
@@ -199,12 +216,16 @@ def _replicas(encoder: "Encoder", precision: Precision, *, batches: int, compile
         return [encoder]
     replicas = thread_replicas(encoder, count, precision=precision, shared=[encoder.tokenizer])
     for replica in replicas:
-        # On a CPU, padded batches of texts of one length are as quick as packed ones.
-        if not on_cpu and gains_by_packing(replica.backbone, replica.device, precision):
+        if _packs(replica, precision):
             pack(replica)
         if compiled:
             compile_blocks(replica.backbone)
     return replicas
+
+
+def _packs(encoder: "Encoder", precision: Precision) -> bool:
+    """Whether batches pass without padding: on a CPU, padded ones of texts of one length are as quick."""
+    return encoder.device.type != "cpu" and gains_by_packing(encoder.backbone, encoder.device, precision)
 
 
 @dataclass(slots=True)
