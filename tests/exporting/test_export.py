@@ -20,13 +20,13 @@ from adiabat.exporting import export as module
 from adiabat.exporting import onnx_files
 from adiabat.exporting.differences import factors as factors_of
 from adiabat.exporting.export_checks import PACKAGES
-from adiabat.exporting.graphs import as_graph
 from adiabat.exporting.one_tower import one_tower
 from adiabat.exporting.onnx_files import onnx_run
 from adiabat.exporting.openvino_files import openvino_run
 from adiabat.exporting.parity import Compared, parity
 from adiabat.models.deltas import changed
 from adiabat.models.embedding_head import POOLINGS, EncoderSettings
+from adiabat.models.graphs import as_graph
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
 from tests.commands import inputs, write_tuned

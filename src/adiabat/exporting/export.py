@@ -1,7 +1,5 @@
 """An export from start to end: written beside its place, compared with the model, then moved there."""
 
-import contextlib
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,15 +21,14 @@ from adiabat.exporting.adapter_files import write_adapter
 from adiabat.exporting.card import write_card
 from adiabat.exporting.differences import differences, factored
 from adiabat.exporting.export_checks import RECORD
-from adiabat.exporting.graphs import EmbeddingGraph, Run, as_graph
 from adiabat.exporting.job_tables import base_of, hub_name, tables_of
 from adiabat.exporting.one_tower import in_half_precision, one_tower, require_transformer
 from adiabat.exporting.parity import Compared, Parity, Vectors, compared_texts, parity
 from adiabat.exporting.static_files import as_model2vec, write_static
-from adiabat.models.backbone import quietly
 from adiabat.models.deltas import TowerDelta, is_delta, load_delta, write_delta
 from adiabat.models.embedding_head import NAMES
 from adiabat.models.encoder import Encoder
+from adiabat.models.graphs import EmbeddingGraph, Run, as_graph
 from adiabat.models.model_names import load
 from adiabat.models.model_paths import Model, directory_of
 from adiabat.models.saving import save
@@ -148,9 +145,7 @@ def _graph(model: DualEncoder, section: ExportSection, folder: Path, calibrated:
         return partial(_by_graph, graph, onnx_run, folder, side)
     from adiabat.exporting.openvino_files import openvino_run, write_openvino
 
-    # Both print bars of their own on stdout, which is for programs.
-    with quietly(), contextlib.redirect_stdout(io.StringIO()):
-        write_openvino(graph, folder, precision, calibrated, side)
+    write_openvino(graph, folder, precision, calibrated, side)
     return partial(_by_graph, graph, openvino_run, folder, side)
 
 

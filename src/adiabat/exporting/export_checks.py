@@ -5,6 +5,7 @@ from pathlib import Path
 from adiabat.config.exporting import ExportSettings, Format
 from adiabat.core.errors import ConfigError, require_packages
 from adiabat.core.wording import option
+from adiabat.models.backend_checks import PACKAGES as OPENVINO
 from adiabat.models.model_paths import Model, require_names, require_reachable
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
@@ -16,7 +17,7 @@ RECORD = "export.json"
 
 PACKAGES: dict[Format, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
-    "openvino": ("openvino", "nncf"),
+    "openvino": OPENVINO,
 }
 """Packages that a format needs, of the extra with its name."""
 

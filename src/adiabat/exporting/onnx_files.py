@@ -12,7 +12,7 @@ import torch
 from adiabat.config.exporting import Precision
 from adiabat.core.disk import make_folder, move, remove
 from adiabat.core.errors import ModelError
-from adiabat.exporting.graphs import STATES, VECTORS, EmbeddingGraph, Run
+from adiabat.models.graphs import STATES, VECTORS, EmbeddingGraph, Run
 
 FILE = Path("onnx") / "model.onnx"
 

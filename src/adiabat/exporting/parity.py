@@ -18,14 +18,15 @@ from adiabat.data.records import ExampleSet, Side
 from adiabat.data.sources import with_columns, with_split
 from adiabat.exporting.job_tables import tables_of
 from adiabat.models.bulk import TokenTable
+from adiabat.models.openvino_graphs import CALIBRATED
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Change
 from adiabat.stats.paired import paired_changes
 from adiabat.store.addressing import address
 from adiabat.store.vector_store import Store
 
-TEXTS, CALIBRATED = 1_000, 300
-"""Texts that an export is compared on, and that int8 is calibrated on."""
+TEXTS = 1_000
+"""Texts that an export is compared on."""
 
 Vectors = Float[np.ndarray, "n e"]
 

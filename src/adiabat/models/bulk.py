@@ -8,14 +8,14 @@ import os
 import warnings
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -93,6 +93,23 @@ class Progress:
     full: int
 
 
+@runtime_checkable
+class Runtime(Protocol):
+    """What embeds padded batches in place of torch.
+
+    Attributes:
+        budget: Tokens of a batch that suit it, padding included.
+    """
+
+    budget: int
+
+    def embedded(self, batches: Iterable[PreparedBatch], limit: int) -> Generator[EmbeddedBatch]:
+        """Embed batches in any order, with the number of their texts that reach a token limit.
+
+        A generator that is closed early leaves nothing running.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class TokenSource:
     """Texts as tokens, tokenised block by block.
@@ -103,6 +120,7 @@ class TokenSource:
         total: Number of texts.
         whole: Whether pooling uses all tokens of a text.
         limit: Token limit at which texts are truncated.
+        runtime: What embeds them in place of torch; None for torch.
     """
 
     block: Callable[[slice], Ragged]
@@ -110,6 +128,7 @@ class TokenSource:
     total: int
     whole: bool
     limit: int
+    runtime: Runtime | None = None
 
 
 def default_budget(device: torch.device) -> int:
@@ -137,7 +156,7 @@ def embed_blocks(
 
     One thread tokenises `TOKENIZE_BLOCK` texts and sorts them into batches; others embed these, on a CPU one
     per core. A single batch needs no further threads. On a GPU, three batches are under way at a time: their
-    tokens and embeddings are copied while it computes.
+    tokens and embeddings are copied while it computes. A runtime of the source passes all batches itself.
     """
 
     def prepared(start: int) -> list[PreparedBatch]:
@@ -150,13 +169,19 @@ def embed_blocks(
     done = full = 0
     with ExitStack() as stack:
         if total <= TOKENIZE_BLOCK:
-            batches = iter(prepared(0))
+            batches: Iterator[PreparedBatch] = iter(prepared(0))
         else:
             # One thread tokenises ahead of the others.
             prepare = stack.enter_context(parallel_map([prepared]))
             batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
-        passes = _passes(encoder, batches, source.limit, precision=precision, compiled=compiled)
-        for batch in stack.enter_context(passes):
+        embedded: Iterator[EmbeddedBatch]
+        if source.runtime is not None:
+            embedded = stack.enter_context(closing(source.runtime.embedded(batches, source.limit)))
+        else:
+            embedded = stack.enter_context(
+                _passes(encoder, batches, source.limit, precision=precision, compiled=compiled)
+            )
+        for batch in embedded:
             vectors[batch.rows] = batch.embeddings()
             done, full = done + len(batch.rows), full + batch.full
             if on_progress:
@@ -250,7 +275,7 @@ class _Pass:
         graphs = enough_graphs() if self.compiled else nullcontext()
         with graphs, torch.inference_mode(), autocast(self.encoder.device, self.precision):
             embeddings = self._embeddings(tokens)
-            full = sum(length >= self.limit for length in tokens.layout.lengths)
+            full = tokens.reaching(self.limit)
             if embeddings.device.type != "cuda":
                 return EmbeddedBatch(rows, full, embeddings.cpu(), None)
             # The host reads pinned memory while the GPU goes on with the next batch.

@@ -1,8 +1,9 @@
 """One tower: backbone, pooling, projections, normalisation, and the encoding of many texts."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from adiabat.core.ragged import Ragged
 from adiabat.data.records import Fingerprint, Side
 from adiabat.models.bulk import (
     Progress,
+    Runtime,
     TokenSource,
     default_budget,
     distinct_texts,
@@ -52,6 +54,8 @@ class Encoder(nn.Module):
         tokenizer: Splits a text, prompt included, into tokens.
         settings: Settings of all steps but the projections.
         projections: Layers on the pooled state, in order; towers may share one.
+        runtimes: What embeds the texts of a side in place of torch, made of the weights as they are
+            (`with_runtime`).
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Encoder(nn.Module):
         self.tokenizer = tokenizer
         self.settings = settings
         self.projections = nn.ModuleList(projections)
+        self.runtimes: Mapping[Side, Runtime] = {}
         # Resolved `auto` precision per device, cached because it costs two forward passes.
         self._auto_precisions: dict[str, Precision] = {}
 
@@ -97,6 +102,12 @@ class Encoder(nn.Module):
         """
         tokenizer = self.tokenizer if tokenizer is None else tokenizer
         return Encoder(self.backbone, tokenizer, settings, self.projection_list())
+
+    def with_runtime(self, runtime: Runtime, side: Side) -> "Encoder":
+        """An encoder with the same weights, whose texts of one side are embedded by a runtime of them."""
+        twin = self.with_settings(self.settings)
+        twin.runtimes = {**self.runtimes, side: runtime}
+        return twin
 
     def projection_list(self) -> list[Projection]:
         """The projections, in order."""
@@ -252,6 +263,7 @@ class Encoder(nn.Module):
             len(texts),
             not skipped,
             self.settings.limit(side),
+            self.runtimes.get(side),
         )
 
     def _embedded(
@@ -262,7 +274,12 @@ class Encoder(nn.Module):
         compiled: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> VectorArray:
-        """Embed tokens without dropout, as bags of rows where a static model allows it."""
+        """Embed tokens without dropout, as bags of rows where a static model allows it, or by a runtime,
+        whose precision is its own.
+        """
+        if source.runtime is not None:
+            budget = token_budget or source.runtime.budget
+            return embed_blocks(self, source, precision="fp32", budget=budget, on_progress=on_progress)
         settled, budget = self.settle(precision), token_budget or default_budget(self.device)
         with self._evaluating():
             if (
@@ -298,10 +315,11 @@ class Encoder(nn.Module):
             return "fp32"  # Rows are looked up and added, which bf16 does not speed up.
         device = str(self.device)
         if device not in self._auto_precisions:
-            self._auto_precisions[device] = settled_precision(
-                lambda texts, candidate: self._embedded(self._source(texts, "document"), candidate),
-                self.device,
-            )
+
+            def by_torch(texts: Sequence[str], candidate: Precision) -> VectorArray:
+                return self._embedded(replace(self._source(texts, "document"), runtime=None), candidate)
+
+            self._auto_precisions[device] = settled_precision(by_torch, self.device)
         return self._auto_precisions[device]
 
     def fingerprint(self, side: Side = "document") -> Fingerprint:

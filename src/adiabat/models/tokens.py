@@ -193,6 +193,10 @@ class TokenBatch:
         places, starts = on_device(self.layout.places, device), on_device(self.layout.starts, device)
         return TokenBatch(ids, mask, pooled, TextLayout(self.layout.lengths, places, starts))
 
+    def reaching(self, limit: int) -> int:
+        """How many texts have as many tokens as a limit allows."""
+        return sum(length >= limit for length in self.layout.lengths)
+
     def halves(self) -> tuple["TokenBatch", "TokenBatch"]:
         """The first and the second half of the texts, as padded as before."""
         layout, half = self.layout, len(self.layout.lengths) // 2

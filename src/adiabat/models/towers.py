@@ -15,7 +15,7 @@ from adiabat.core.arrays import VectorArray
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.text import cut
 from adiabat.data.records import SIDES, Fingerprint, Side
-from adiabat.models.bulk import Progress
+from adiabat.models.bulk import Progress, Runtime
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import (
     Projection,
@@ -160,6 +160,13 @@ class DualEncoder:
         return query, replace(
             query, prompt=settings.prompt("document"), max_tokens=settings.limit("document")
         )
+
+    def with_runtime(self, runtime: Runtime, side: Side) -> "DualEncoder":
+        """A model with the same weights, whose texts of one side are embedded by a runtime of them."""
+        tower = self.tower(side).with_runtime(runtime, side)
+        if self.shared:
+            return replace(self, query=tower, document=tower)
+        return replace(self, query=tower) if side == "query" else replace(self, document=tower)
 
     def to(self, device: torch.device | str) -> "DualEncoder":
         """Move both towers to a device, in place."""

@@ -1,4 +1,6 @@
-"""The whole way from token ids to the vector of a text as one module, for the graphs of other runtimes."""
+"""The whole way from token ids to the vector of a text as one module, for the graphs of other runtimes, by
+which texts are encoded and towers are exported.
+"""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from adiabat.data.records import Side
 from adiabat.models.embedding_head import pool
 from adiabat.models.encoder import Encoder
+from adiabat.models.tokens import TokenBatch
 
 STATES, VECTORS = "last_hidden_state", "sentence_embedding"
 """Outputs of a graph: the states of the tokens, which sentence-transformers pools itself, and the vectors."""
@@ -20,7 +23,10 @@ STATES, VECTORS = "last_hidden_state", "sentence_embedding"
 TEXTS = 32
 """Texts in a batch of a graph."""
 
-Run = Callable[[dict[str, Int[np.ndarray, "b l"]]], Float[np.ndarray, "b e"]]
+Feed = dict[str, Int[np.ndarray, "b l"]]
+"""The named inputs of a graph."""
+
+Run = Callable[[Feed], Float[np.ndarray, "b e"]]
 """A graph in its runtime, from named inputs to vectors."""
 
 
@@ -55,8 +61,10 @@ class EmbeddingGraph(nn.Module):
         ).last_hidden_state
         mask = attention_mask
         if self.skipped:
-            # Counted from the first token of the text, which padding may precede.
-            mask = mask * (mask.cumsum(dim=1) > self.skipped)
+            # Counted from the first token of the text, which padding may precede. One token is always pooled,
+            # also of an empty text after a prompt.
+            skipped = (mask.sum(dim=1, keepdim=True) - 1).clamp(max=self.skipped)
+            mask = mask * (mask.cumsum(dim=1) > skipped)
         return states, self.tower.head(pool(states, mask, pooling=self.tower.settings.pooling))
 
     def example(self) -> tuple[Tensor, ...]:
@@ -66,21 +74,24 @@ class EmbeddingGraph(nn.Module):
         mask[1, 5:] = 0
         return (ids, mask, torch.zeros_like(ids))[: len(self.inputs)]
 
-    def feeds(self, texts: Sequence[str], side: Side) -> list[dict[str, Int[np.ndarray, "b l"]]]:
+    def feeds(self, texts: Sequence[str], side: Side) -> list[Feed]:
         """The inputs of texts, batch by batch."""
         feeds = []
         for first in range(0, len(texts), TEXTS):
-            batch = self.tower.collate(
-                self.tower.tokenize(texts[first : first + TEXTS], side=side), side=side
-            )
-            ids = batch.input_ids.cpu().numpy().astype(np.int64)
-            mask = batch.attention_mask.cpu().numpy().astype(np.int64)
-            feeds.append(dict(zip(self.inputs, (ids, mask, np.zeros_like(ids)), strict=False)))
+            tokens = self.tower.tokenize(texts[first : first + TEXTS], side=side)
+            feeds.append(feed_of(self.inputs, self.tower.collate(tokens, side=side)))
         return feeds
 
     def vectors(self, run: Run, texts: Sequence[str], side: Side) -> Float[np.ndarray, "n e"]:
         """Vectors of texts by a graph in its runtime."""
         return np.concatenate([run(feed) for feed in self.feeds(texts, side)])
+
+
+def feed_of(inputs: Sequence[str], batch: TokenBatch) -> Feed:
+    """A padded batch as the inputs of a graph, of which the third, where it has one, is that of segments."""
+    ids = batch.input_ids.cpu().numpy()
+    mask = batch.attention_mask.cpu().numpy()
+    return dict(zip(inputs, (ids, mask, np.zeros_like(ids)), strict=False))
 
 
 def as_graph(tower: Encoder, side: Side) -> EmbeddingGraph:
