@@ -44,7 +44,7 @@ ROOMS: dict[str, set[str]] = {
     "report": {"core", "results", "scaling_laws"},
     "runs": {"config", "core", "report", "results", "stats"},
     "models": {"config", "core", "data", "results", "runs"},
-    "store": {"config", "core", "data", "models", "results"},
+    "store": {"config", "core", "data", "models", "results", "stats"},
     "datasets": {"config", "core", "data"},
     "profiling": {"config", "core", "data", "models", "report", "results"},
     "training": {"config", "core", "data", "models", "results", "runs", "scaling_laws"},

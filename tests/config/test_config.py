@@ -214,7 +214,9 @@ def test_an_unknown_key_is_answered_with_the_nearest_known_one(key: str, nearest
 
 def test_an_unknown_key_near_none_is_answered_with_what_there_is() -> None:
     assert fault(SearchSettings, "xyz=1") == "unknown key xyz; the tables are encoder, fuse, run"
-    assert fault(SearchSettings, "run.xyz=1") == "unknown key run.xyz; the keys here are run.device"
+    assert (
+        fault(SearchSettings, "run.xyz=1") == "unknown key run.xyz; the keys here are run.device, run.backend"
+    )
 
 
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:

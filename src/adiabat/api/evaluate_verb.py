@@ -38,6 +38,7 @@ from adiabat.data.sources import Source
 from adiabat.data.text_files import QueryLog, read_query_log
 from adiabat.evaluation.evaluate_checks import require_baseline_stores, require_sets, require_suite
 from adiabat.evaluation.score_files import Scored, refuse_foreign_scores, replacing_scores
+from adiabat.models.backend_checks import require_openvino
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import FailOn, Result
 from adiabat.results.record import read_result
@@ -131,6 +132,8 @@ def evaluate(
     named_stores = [path_of(entry, "baseline_stores") for entry in baseline_stores]
     require_report(chosen.measure.report)
     require_device_name(chosen.run.device)
+    if chosen.run.backend == "openvino":
+        require_openvino(chosen.run.device, purpose="run.backend = openvino")
     refuse_swapped(path_of(store, "store"), model, data, order=("model", "store", "data"))
     require_names(*models)
     require_baseline_stores(named_stores, baseline=baseline is not None)
@@ -221,10 +224,11 @@ def _measured(
     may be the baseline.
     """
     from adiabat.evaluation.evaluate import evaluate_datasets
-    from adiabat.models.model_names import load, run_difference, trained_by
+    from adiabat.models.backend_choice import load_for_queries
+    from adiabat.models.model_names import run_difference, trained_by
 
     # All at once: a model that cannot be loaded ends the call before the first is measured.
-    loaded = [load(entry, settings=settings.encoder, device=settings.run.device) for entry in models]
+    loaded = [load_for_queries(entry, settings.encoder, settings.run) for entry in models]
     end = len(models) - 1 if has_baseline else len(models)
     differences = [run_difference(name_of(models[0]), name_of(run)) for run in models[1:end]]
     scores: list[Scored] = []

@@ -14,6 +14,7 @@ from adiabat.config.shared import FusionSection, SearchSettings, require_device_
 from adiabat.core.errors import DataError
 from adiabat.core.text import IN_WORDS, cut
 from adiabat.core.wording import positional
+from adiabat.models.backend_checks import require_openvino
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Hit
 from adiabat.results.record import frame_of
@@ -128,6 +129,8 @@ def search(
     _require_text(query)
     refuse_swapped(folder, query, order=("store", "query"))
     require_device_name(chosen.run.device)
+    if chosen.run.backend == "openvino":
+        require_openvino(chosen.run.device, purpose="run.backend = openvino")
     require_readable(folder)
     analyser_of(chosen.fuse.stemmer)
     require_names(*models)
@@ -167,10 +170,10 @@ def _hits(
 ) -> list[Hit]:
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.systems import System
-    from adiabat.models.model_names import load
+    from adiabat.models.backend_choice import load_for_queries
     from adiabat.store.search import hits_of
 
-    towers = load(model, settings=settings.encoder, device=settings.run.device)
+    towers = load_for_queries(model, settings.encoder, settings.run)
     store.require_encoder(towers.fingerprint("document"), who=towers.name)
     # In full precision, since one text costs little.
     vectors = towers.encode([query], side="query", precision="fp32")

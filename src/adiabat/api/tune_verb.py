@@ -272,7 +272,7 @@ def run_demo(out: Path, *, progress: Progress = None) -> Result:
     with called("demo", progress) as call:
         for corpus, store in stores.items():
             call.watch.note(f"embedding {store.name}")
-            adiabat.embed(MODEL, corpus, store, progress=call.watch)
+            adiabat.embed(MODEL, corpus, store, progress=call.watch, backend="torch")
         if not ((job / "model").is_dir() and (job / "result.json").is_file()):
             adiabat.tune(
                 MODEL,

@@ -85,6 +85,21 @@ def _optional_argument(metavar: str, text: str, kind: Any = str, *, name: str = 
         name="vectors",
     ),
     option("--ids", "FILE", "Document ids of --import, one per line, if that file has none.", Path),
+    setting(
+        "store.backend",
+        "--backend",
+        None,
+        "What runs the encoder: OpenVINO needs a CPU and its extra, auto times both (store.backend). "
+        "Default: auto.",
+        Literal["auto", "torch", "openvino"],
+    ),
+    setting(
+        "store.precision",
+        "--precision",
+        None,
+        "Precision of the encoder; int8 is that of OpenVINO (store.precision). Default: auto.",
+        Literal["auto", "fp32", "bf16", "int8"],
+    ),
     number(
         "store.min_cosine",
         "--min-cosine",

@@ -7,7 +7,7 @@ width, ``E`` embedding width.
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Literal
 
 Side = Literal["query", "document"]
@@ -150,6 +150,8 @@ class Fingerprint:
         prompt: Text prepended to every text of the side.
         max_tokens: Maximum tokens of a text, including special tokens.
         width: Width of a vector (E).
+        quantised: ``int8`` and the SHA-256 of the quantised weights, if another graph of the same tower made
+            the vectors; "" otherwise.
     """
 
     backbone: str
@@ -160,21 +162,31 @@ class Fingerprint:
     prompt: str
     max_tokens: int
     width: int
+    quantised: str = ""
 
     def differences(self, other: "Fingerprint") -> list[str]:
         """A phrase for each field that differs, such as ``prompt "passage: " in the store, "" in the
         encoder``.
+
+        Quantised vectors are those of their tower, to a cosine that the store states: a tower that is not
+        quantised differs from none of them by that.
         """
+        compared = self if other.quantised else replace(self, quantised="")
         return [
-            f"{field.name} {_phrase(getattr(self, field.name))} in the store, "
+            f"{field.name} {_phrase(getattr(compared, field.name))} in the store, "
             f"{_phrase(getattr(other, field.name))} in the encoder"
             for field in fields(self)
-            if getattr(self, field.name) != getattr(other, field.name)
+            if getattr(compared, field.name) != getattr(other, field.name)
         ]
 
     def to_json(self) -> dict[str, str | bool | int]:
-        """Plain data for a manifest."""
-        return asdict(self)
+        """Plain data for a manifest; earlier versions refuse a key that they do not know, so it is there only
+        if it says something.
+        """
+        record = asdict(self)
+        if not self.quantised:
+            del record["quantised"]
+        return record
 
 
 def _phrase(value: str | bool | int) -> str:

@@ -16,7 +16,7 @@ from adiabat.core.wording import option
 from adiabat.data.records import Document, Fingerprint
 from adiabat.data.text_hashes import hash_texts
 from adiabat.store.addressing import other_forms
-from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging
+from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, EncodingChoice, Progress, Staging
 from adiabat.store.commit import Added, Change, changing, cleared, commit, finish_change, merge
 from adiabat.store.corpus_files import ID_BATCH
 from adiabat.store.deletion import Deletion
@@ -32,6 +32,7 @@ def add_documents(
     replacing: bool = False,
     deletion: Deletion | None = None,
     chunk_size: int = CHUNK_SIZE,
+    choice: EncodingChoice | None = None,
     on_progress: Progress | None = None,
     source: str,
     id_forms: IdForms = "exact",
@@ -45,6 +46,8 @@ def add_documents(
         replacing: Whether documents of known ids replace those of the store where their text changed; an
             append refuses them.
         deletion: Documents that are deleted by the same commit.
+        choice: What chooses how they are encoded, unless the store is quantised; None encodes as the encoder
+            does.
         id_forms: Whether an id that differs in Unicode form alone from one of the store is refused, or is
             that one.
     """
@@ -63,6 +66,8 @@ def add_documents(
         select = selection.changed if replacing else selection.new
         staging.write_corpus(select(selection.named(documents())), source=source)
         if staging.state.count:
+            if choice is not None:
+                staging.settle(choice, store)
             staging.encode(encoder, on_progress, store=store)
         return selection.commit(Added.of(staging))
 

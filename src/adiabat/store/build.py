@@ -31,6 +31,7 @@ from adiabat.store.manifest import (
     TEXT_FILE,
     VECTOR_FILE,
     Manifest,
+    Quantisation,
     StoreDtype,
     VectorFile,
     building_of,
@@ -61,6 +62,48 @@ class DocumentEncoder(Protocol):
         """Vectors of texts, in their order, float32."""
 
 
+INT8 = "openvino int8"
+"""How a quantised graph is named as what encodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What encodes the documents of a build in place of torch.
+
+    Attributes:
+        by: ``openvino fp32``, ``openvino bf16`` or `INT8`; "" for torch.
+        quantised: `Fingerprint.quantised` of the vectors.
+        files: Digests of the files of a quantised graph, by name, which stay in the store.
+        quantisation: What it changes; None for others.
+    """
+
+    by: str = ""
+    quantised: str = ""
+    files: Mapping[str, Digest] = field(default_factory=dict)
+    quantisation: Quantisation | None = None
+
+
+@runtime_checkable
+class EncodingChoice(Protocol):
+    """What chooses how a corpus is encoded, once it is on disk.
+
+    A build goes on as it began: other bits, or other roundings, in the rest of a store would be neither's.
+    """
+
+    @property
+    def quantises(self) -> bool:
+        """Whether the settings ask for int8."""
+
+    def choose(self, texts: StringColumn, distinct: int, folder: Path) -> Encoding:
+        """Choose for a corpus of so many distinct texts; what must stay is written into a folder."""
+
+    def resume(self, by: str, folder: Path) -> None:
+        """Encode as an interrupted build began, whose folder has its quantised graph, or refuse to."""
+
+    def follow(self, store: Store) -> None:
+        """Encode by the quantised graph of a store that is extended."""
+
+
 STATE = Format(1, oldest=1)
 """Format of the state of a build."""
 
@@ -76,6 +119,8 @@ class BuildState:
         files: Digest of each file of the corpus, by name.
         encoded: Documents whose vectors are on disk.
         sha256: SHA-256 of these vectors, without header.
+        encoding: `Encoding.by` of the build.
+        quantisation: What int8 changes in its vectors.
     """
 
     fingerprint: Fingerprint
@@ -86,6 +131,8 @@ class BuildState:
     files: Mapping[str, Digest] = field(default_factory=dict)
     encoded: int = 0
     sha256: str = ""
+    encoding: str = ""
+    quantisation: Quantisation | None = None
 
     @classmethod
     def read(cls, folder: Path, remedy: str) -> "BuildState":
@@ -93,17 +140,24 @@ class BuildState:
         path = folder / STATE_FILE
         record = read_json(path, remedy=remedy, error=StoreError)
         STATE.require(record.pop(FORMAT, STATE.oldest), path, older=remedy, error=StoreError)
-        if lacking := [name for name in cls.__dataclass_fields__ if name not in record]:
+        optional = ("encoding", "quantisation", "quantised")
+        needed = [name for name in cls.__dataclass_fields__ if name not in optional]
+        if lacking := [name for name in needed if name not in record]:
             raise StoreError(
                 f"{folder} must be empty or an interrupted build, its {STATE_FILE} "
                 f"lacks {', '.join(lacking)}; {remedy}"
             )
-        return rebuilt(cls, record, path, remedy=remedy, error=StoreError)
+        return rebuilt(cls, record, path, remedy=remedy, error=StoreError, optional=optional)
 
     def write(self, folder: Path) -> None:
-        """Write the state into `folder` atomically."""
-        files = {name: digest._asdict() for name, digest in self.files.items()}
-        write_json({**STATE.stamp(), **asdict(self), "files": files}, folder / STATE_FILE)
+        """Write the state into `folder` atomically; a build by torch has the keys of earlier versions."""
+        record = {**STATE.stamp(), **asdict(self), "fingerprint": self.fingerprint.to_json()}
+        record["files"] = {name: digest._asdict() for name, digest in self.files.items()}
+        if not self.encoding:
+            del record["encoding"]
+        if self.quantisation is None:
+            del record["quantisation"]
+        write_json(record, folder / STATE_FILE)
 
 
 def differences(former: BuildState | Manifest, fingerprint: Fingerprint, dtype: StoreDtype) -> list[str]:
@@ -111,6 +165,9 @@ def differences(former: BuildState | Manifest, fingerprint: Fingerprint, dtype: 
     assert former.fingerprint is not None
     dtypes = [] if former.dtype == dtype else [f"dtype {former.dtype} in the store, {dtype} requested"]
     return former.fingerprint.differences(fingerprint) + dtypes
+
+
+Duplicates = tuple[Int64[np.ndarray, " d"], Int64[np.ndarray, " d"]]
 
 
 class Staging:
@@ -163,6 +220,39 @@ class Staging:
             raise
         self._commit(replace(self.state, corpus=corpus.sha256, count=corpus.count, files=corpus.files))
 
+    def settle(self, choice: EncodingChoice, store: Store | None = None) -> None:
+        """Settle what encodes the documents: what an interrupted build began with, or the quantised graph of
+        the store that is extended, or else what is chosen now.
+        """
+        state = self.state
+        if store is not None and store.manifest.is_quantised:
+            choice.follow(store)
+            return
+        if state.encoding or state.encoded:
+            choice.resume(state.encoding, self.folder)
+            return
+        distinct = state.count - len(self._duplicates(store)[0])
+        chosen = choice.choose(StringColumn(self.folder / TEXT_FILE), distinct, self.folder)
+        self._commit(
+            replace(
+                state,
+                fingerprint=replace(state.fingerprint, quantised=chosen.quantised),
+                files={**state.files, **chosen.files},
+                encoding=chosen.by,
+                quantisation=chosen.quantisation,
+            )
+        )
+
+    def _duplicates(self, store: Store | None) -> Duplicates:
+        """Rows whose text occurred before, counted on from those of the store that the corpus extends, and
+        the first row of each such text.
+        """
+        offset, before = 0, None
+        if store is not None:
+            offset = store.count
+            before = store.path / HASH_FILE if HASH_FILE in store.manifest.files else None
+        return duplicate_texts(self.folder / HASH_FILE, after=before, offset=offset)
+
     def encode(
         self, encoder: DocumentEncoder, on_progress: Progress | None, *, store: Store | None = None
     ) -> int:
@@ -170,11 +260,7 @@ class Staging:
         on its batch.
         """
         state = self.state
-        offset, before = 0, None
-        if store is not None:
-            offset = store.count
-            before = store.path / HASH_FILE if HASH_FILE in store.manifest.files else None
-        duplicates = duplicate_texts(self.folder / HASH_FILE, after=before, offset=offset)
+        duplicates = self._duplicates(store)
         report = on_progress or ignored
         report(state.encoded, state.count)
         file, dtype = self.folder / VECTOR_FILE, state.dtype
@@ -194,7 +280,7 @@ class Staging:
         encoder: DocumentEncoder,
         vectors: VectorFile,
         store: Store | None,
-        duplicates: tuple[Int64[np.ndarray, " d"], Int64[np.ndarray, " d"]],
+        duplicates: Duplicates,
     ) -> VectorArray:
         """Vectors of the next documents, in the stored dtype: encoded, or copied from an earlier row with the
         same text.
@@ -311,11 +397,12 @@ def build_store(
     dtype: StoreDtype = "float16",
     keep_texts: bool = True,
     chunk_size: int = CHUNK_SIZE,
+    choice: EncodingChoice | None = None,
     on_progress: Progress | None = None,
     source: str,
     encoder_name: str,
 ) -> BuildResult:
-    """Encode a corpus into a store.
+    """Encode a corpus into a store; without a `choice`, as the encoder does.
 
     An interrupted call leaves ``<out>.building``. The same call resumes from its last whole chunk, and writes
     the same bytes as an uninterrupted call. A finished store of the same encoder and corpus is returned
@@ -323,7 +410,8 @@ def build_store(
     """
     target, fingerprint = Path(out), encoder.fingerprint("document")
     if is_store(target):
-        return _finished(target, fingerprint, dtype, documents, keep_texts, source)
+        quantises = choice is not None and choice.quantises
+        return _finished(target, fingerprint, dtype, documents, keep_texts, source, quantises=quantises)
     building = begin(target)
     with plain_disk_errors(building), sole_writer(building):
         staging = Staging.prepare(
@@ -338,10 +426,12 @@ def build_store(
         if not staging.state.count:
             staging.discard()
             raise StoreError(f"{source} must hold at least one document, got none")
+        if choice is not None:
+            staging.settle(choice)
         encoded = staging.encode(encoder, on_progress)
         state = staging.state
         manifest = Manifest(
-            fingerprint=fingerprint,
+            fingerprint=state.fingerprint,
             dtype=dtype,
             width=encoder.width,
             count=state.count,
@@ -351,6 +441,7 @@ def build_store(
             encoder=encoder_name,
             source=source,
             created=now(),
+            quantisation=state.quantisation,
         )
         note = f"resumed after {resumed} documents" if resumed else ""
         return BuildResult(finish(building, target, manifest), encoded, resumed, note)
@@ -430,6 +521,8 @@ def _finished(
     documents: Callable[[], Iterator[Document]],
     keep_texts: bool,
     source: str,
+    *,
+    quantises: bool,
 ) -> BuildResult:
     """The store at the target, if its encoder, texts and corpus are those of this call."""
     store = Store.open(target)
@@ -438,6 +531,9 @@ def _finished(
             f"{target} holds imported vectors whose encoder is unknown; choose another {option('out')}"
         )
     changes = differences(store.manifest, fingerprint, dtype)
+    if quantises != store.manifest.is_quantised:
+        stored, requested = ("int8", "none") if store.manifest.is_quantised else ("none", "int8")
+        changes.append(f"quantisation {stored} in the store, {requested} requested")
     if keep_texts != store.has_texts:
         changes.append(f"texts kept: {store.has_texts} in the store, {keep_texts} requested")
     if changes:

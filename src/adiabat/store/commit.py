@@ -49,6 +49,7 @@ from adiabat.store.manifest import (
     COMMIT_FILE,
     COMPACTION_FILE,
     COPY_BYTES,
+    GRAPH_FILES,
     HASH_FILE,
     HEADER_BYTES,
     ID_FILE,
@@ -217,6 +218,8 @@ def merge(store: Store, kept: Mask, added: Added | None, *, source: str | None =
     if HASH_FILE in store.manifest.files:
         files[HASH_FILE] = _merge_hashes(parts, merged / HASH_FILE)
     corpus = None
+    # The quantised graph stays where it is.
+    files |= {name: digest for name, digest in store.manifest.files.items() if name in GRAPH_FILES}
     if store.has_texts:
         files[TEXT_FILE] = _merge_column(parts, merged / TEXT_FILE, "text", TEXT_BATCH)
         ids_and_texts = zip(StringColumn(merged / ID_FILE), StringColumn(merged / TEXT_FILE), strict=True)

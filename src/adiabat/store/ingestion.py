@@ -7,18 +7,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.shared import EmbedSettings
+import numpy as np
+
+from adiabat.config.shared import EmbedSettings, StoreSection
 from adiabat.core.arrays import VectorArray
 from adiabat.core.disk import AnyPath
+from adiabat.core.errors import StoreError, require_packages
 from adiabat.core.progress import Watch
 from adiabat.data.records import Fingerprint, Side
+from adiabat.models.backend_checks import PACKAGES
+from adiabat.models.backend_choice import (
+    TIMED_TEXTS,
+    by_openvino,
+    candidates,
+    fastest,
+    may_gain,
+    require_graph,
+)
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision, emulation_note
 from adiabat.models.model_names import load
 from adiabat.models.model_paths import Model
 from adiabat.models.towers import DualEncoder
 from adiabat.store.append import add_documents
-from adiabat.store.build import CHUNK_SIZE, build_store
+from adiabat.store.build import CHUNK_SIZE, INT8, Encoding, build_store
+from adiabat.store.corpus_files import StringColumn
 from adiabat.store.deletion import Deletion
 from adiabat.store.imports import Incoming, import_vectors, update_from_vectors
 from adiabat.store.ingestion_checks import Into, blank_of, documents_of
@@ -32,10 +45,13 @@ BERT-large's size."""
 
 @dataclass(slots=True)
 class _DocumentTower:
-    """The document tower in the precision of the store; shows progress, and counts encoded texts and those
-    that reach the token limit.
+    """The document tower by the program and in the precision of the settings; shows progress, and counts
+    encoded texts and those that reach the token limit.
 
     Attributes:
+        asked: The settings that choose program and precision.
+        compiled: Whether torch compiles the blocks.
+        seed: Draws the texts that int8 is calibrated on.
         encoded: Texts so far, each distinct one of a chunk once.
         full: Those that reach the limit.
         finished: Documents that are on disk.
@@ -43,9 +59,10 @@ class _DocumentTower:
     """
 
     model: DualEncoder
-    precision: Precision
+    asked: StoreSection
     compiled: bool
     watch: Watch
+    seed: int = 0
     encoded: int = 0
     full: int = 0
     finished: int = 0
@@ -54,6 +71,63 @@ class _DocumentTower:
     @property
     def width(self) -> int:
         return self.model.width
+
+    @property
+    def precision(self) -> Precision:
+        """The precision of torch."""
+        return "fp32" if self.asked.precision == "int8" else self.asked.precision
+
+    @property
+    def quantises(self) -> bool:
+        return self.asked.precision == "int8"
+
+    def choose(self, texts: StringColumn, distinct: int, folder: Path) -> Encoding:
+        """What the settings ask for, and the fastest where they leave it open and enough texts wait."""
+        if self.quantises:
+            from adiabat.store.quantisation import quantised_encoding
+
+            encoding, self.model = quantised_encoding(self.model, texts, folder, self.seed, self.watch)
+            return encoding
+        if self.asked.backend == "openvino":
+            chosen = by_openvino(self.model, "document", self.precision)
+        elif self.asked.backend == "auto" and not self.compiled and may_gain(self.model, distinct):
+            rows = np.linspace(0, len(texts) - 1, TIMED_TEXTS, dtype=np.int64)
+            found = candidates(self.model, self.precision, self.watch.note)
+            chosen = fastest(found, texts.take(rows), self.watch.note) if len(found) > 1 else found[0]
+        else:
+            return Encoding()
+        self.model = chosen.model
+        return Encoding("" if chosen.name == "torch" else chosen.name)
+
+    def resume(self, by: str, folder: Path) -> None:
+        """Encode as the build in a folder began."""
+        program, _, precision = (by or "torch auto").partition(" ")
+        is_program = self.asked.backend in ("auto", program)
+        # torch settles its precision anew, to the same.
+        is_precision = precision == "auto" or self.asked.precision in ("auto", precision)
+        if not is_program or not is_precision or self.quantises != (by == INT8):
+            raise StoreError(
+                f"{folder} holds an interrupted build by {by or 'torch'}, got store.backend = "
+                f"{self.asked.backend} and store.precision = {self.asked.precision}; repeat the call that "
+                "began it, or remove the folder"
+            )
+        if by:
+            require_packages(PACKAGES, extra="openvino", purpose=f"a build by {by}")
+        if by == INT8:
+            from adiabat.store.quantisation import by_graph
+
+            self.model = by_graph(self.model, folder)
+        elif by:
+            self.model = by_openvino(self.model, "document", "bf16" if precision == "bf16" else "fp32").model
+
+    def follow(self, store: Store) -> None:
+        """Encode by the quantised graph of a store."""
+        from adiabat.store.quantisation import by_graph
+
+        require_packages(PACKAGES, extra="openvino", purpose=f"adding to {store.path} in int8")
+        if not self.quantises:
+            self.watch.note(f"{store.path} is in int8, so its quantised graph encodes the new documents too")
+        self.model = by_graph(self.model, store.path)
 
     @property
     def chunk_size(self) -> int:
@@ -114,7 +188,12 @@ def embed_corpus(
     documents = known_documents(
         encoder.model.document, documents, blank=blank, source=corpus, note=watch.note
     )
-    told: dict[str, Any] = {"chunk_size": encoder.chunk_size, "on_progress": encoder.report, "source": corpus}
+    told: dict[str, Any] = {
+        "chunk_size": encoder.chunk_size,
+        "choice": encoder,
+        "on_progress": encoder.report,
+        "source": corpus,
+    }
     if into == "new":
         built = build_store(
             encoder,
@@ -181,10 +260,15 @@ def store_vectors(
 
 def _document_tower(model: Model, settings: EmbedSettings, watch: Watch) -> _DocumentTower:
     """The model in the precision of the store, with notes on what a user may not expect."""
-    loaded = load(model, settings=settings.encoder, device=settings.run.device)
-    precision, device = settings.store.precision, loaded.document.device
+    # Where OpenVINO is asked for, a GPU that is there is not.
+    needs_cpu = settings.store.needs_openvino and settings.run.device == "auto"
+    loaded = load(model, settings=settings.encoder, device="cpu" if needs_cpu else settings.run.device)
+    if settings.store.needs_openvino:
+        require_graph(loaded.document)
+    tower = _DocumentTower(loaded, settings.store, settings.run.compile, watch, settings.run.seed)
+    precision, device = tower.precision, loaded.document.device
     if not loaded.shared:
         watch.note(f"{loaded.name} has two towers: its document tower encodes the documents")
     if slow := emulation_note(device, precision, setting="store.precision"):
         watch.note(slow)
-    return _DocumentTower(loaded, precision, settings.run.compile, watch)
+    return tower

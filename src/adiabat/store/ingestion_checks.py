@@ -16,6 +16,7 @@ from adiabat.core.files import is_store
 from adiabat.core.wording import option, positional
 from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.records import Document
+from adiabat.models.backend_checks import require_openvino
 from adiabat.models.model_paths import Model, is_model, require_names, require_reachable
 from adiabat.store.build import require_target
 from adiabat.store.manifest import Manifest
@@ -33,10 +34,13 @@ def require_embeddable(model: Model, corpus: str, out: Path, settings: EmbedSett
     require_device_name(settings.run.device)
     require_names(model)
     refuse_idle(settings.store, {"min_cosine": NEEDED_COSINE}, "encoding, which computes all vectors itself")
+    if settings.store.needs_openvino:
+        _require_openvino(settings)
     documents_of(corpus, settings.data, blank=blank_of(settings, into))
     if into != "new":
         require_store(out)
         former = Manifest.read(out)
+        _require_one_precision(settings.store, out, former, into)
         refuse_idle(
             settings.store,
             {"dtype": former.dtype, "keep_texts": former.has_texts},
@@ -45,6 +49,29 @@ def require_embeddable(model: Model, corpus: str, out: Path, settings: EmbedSett
     elif not is_store(out):
         require_target(out)
     require_reachable(model)
+
+
+def _require_openvino(settings: EmbedSettings) -> None:
+    """Refuse OpenVINO where it cannot run, or beside what torch alone does."""
+    store = settings.store
+    setting = "store.precision = int8" if store.precision == "int8" else "store.backend = openvino"
+    require_openvino(settings.run.device, purpose=setting)
+    if settings.run.compile:
+        raise ConfigError(f"run.compile must be left out with {setting}, since torch compiles; choose one")
+
+
+def _require_one_precision(section: StoreSection, out: Path, former: Manifest, into: Into) -> None:
+    """Refuse int8 vectors beside others; a store that is in int8 itself goes on with its graph."""
+    if section.precision == "int8" and not former.is_quantised:
+        raise ConfigError(
+            f"store.precision must be auto, fp32 or bf16 for an {into} of {out}, whose vectors are not "
+            "quantised, got int8; leave it out, or build a store of its own"
+        )
+    if section.backend == "torch" and former.is_quantised:
+        raise ConfigError(
+            f"store.backend must be auto or openvino for an {into} of {out}, whose quantised graph encodes "
+            "the new documents too, got torch; leave it out"
+        )
 
 
 def require_importable(
@@ -66,6 +93,12 @@ def require_importable(
         refuse_model(corpus)
     require_device_name(settings.run.device)
     require_names(model)
+    refuse_idle(settings.store, {"backend": "auto"}, "import, which compares vectors with those of torch")
+    if settings.store.precision == "int8":
+        raise ConfigError(
+            "store.precision must be auto, fp32 or bf16 for an import, which compares vectors with those of "
+            "torch, got int8; leave it out"
+        )
     refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts it checks vectors with")
     if corpus is not None:
         documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)

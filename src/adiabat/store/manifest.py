@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from adiabat.core.errors import StoreError, disk_error_of
 from adiabat.core.files import MANIFEST_FILE, is_there, open_plain, read_json, write_json
 from adiabat.core.formats import Format, rebuilt, to_upgrade
 from adiabat.core.provenance import Digest
+from adiabat.core.text import counted
 from adiabat.core.wording import again
 from adiabat.data.records import Fingerprint
 
@@ -36,6 +37,8 @@ TEXT_FILE = "texts.arrow"
 INDEX_FILE = "id_index.npy"
 HASH_FILE = "text_hashes.bin"
 TOMBSTONE_FILE = "tombstones.bin"
+GRAPH_FILES = GRAPH_FILE, GRAPH_WEIGHTS_FILE = "encoder.xml", "encoder.bin"
+"""The quantised graph that made the vectors of a store, in OpenVINO's format."""
 STATE_FILE = "state.json"
 COMPACTION_FILE = "compaction.json"
 COMMIT_FILE = "commit.json"
@@ -63,6 +66,46 @@ StoreDtype = Literal["float16", "float32"]
 
 
 @dataclass(frozen=True, slots=True)
+class Quantisation:
+    """What int8 changes in the vectors of a store, measured on documents of its corpus.
+
+    Attributes:
+        calibrated: Texts that it is calibrated on.
+        compared: Documents whose vectors are compared with those in float32.
+        minimum_cosine: Least cosine of both vectors of a document.
+        mean_cosine: Mean of these cosines.
+        queries: Documents whose first sentence is a query for the rest of them, among all compared ones.
+        before: Mean nDCG@10 of these queries in float32; None without any.
+        after: The same by the quantised documents.
+        difference: Its paired 95 % interval; None with fewer than two queries.
+    """
+
+    calibrated: int
+    compared: int
+    minimum_cosine: float
+    mean_cosine: float
+    queries: int = 0
+    before: float | None = None
+    after: float | None = None
+    difference: tuple[float, float] | None = None
+
+    @property
+    def told(self) -> str:
+        """One line for users."""
+        documents = counted(self.compared, "document")
+        line = f"int8: cosine {self.minimum_cosine:.4f} or more to float32, mean {self.mean_cosine:.4f}"
+        if self.before is None or self.after is None:
+            return f"{line} ({documents})"
+        interval = ""
+        if self.difference is not None:
+            low, high = self.difference
+            interval = f" [{low:+.4f}, {high:+.4f}]"
+        change = f"{self.after - self.before:+.4f}{interval} from {self.before:.4f}"
+        known = counted(self.queries, "first sentence")
+        return f"{line}, nDCG@10 {change} ({documents}, {known} as queries)"
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """The contents of a finished store.
 
@@ -78,6 +121,7 @@ class Manifest:
         created: ISO 8601, UTC.
         tombstones: Rows of the vector file that belong to no document any more; `TOMBSTONE_FILE` lists them.
         file_sha256: SHA-256 of all rows of the vector file; "" if there are no tombstones.
+        quantisation: What int8 changes in the vectors; None if they are not quantised.
     """
 
     fingerprint: Fingerprint | None
@@ -92,11 +136,17 @@ class Manifest:
     created: str
     tombstones: int = 0
     file_sha256: str = ""
+    quantisation: Quantisation | None = None
 
     @property
     def has_texts(self) -> bool:
         """Whether the store has texts."""
         return TEXT_FILE in self.files
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether a quantised graph, which is kept in the store, made its vectors."""
+        return self.fingerprint is not None and bool(self.fingerprint.quantised)
 
     @property
     def documents(self) -> str:
@@ -136,9 +186,13 @@ class Manifest:
             # Earlier versions of adiabat read stores without tombstones, and refuse keys that they do not
             # know.
             del record["tombstones"], record["file_sha256"]
+        del record["quantisation"]
+        if self.quantisation is not None:
+            record["quantisation"] = asdict(self.quantisation)
         record["fingerprint"] = self.fingerprint.to_json() if self.fingerprint else None
         record["files"] = {name: digest._asdict() for name, digest in self.files.items()}
-        write_json(record, folder / MANIFEST_FILE, writer=self.tombstones > 0)
+        is_new = self.tombstones > 0 or self.quantisation is not None
+        write_json(record, folder / MANIFEST_FILE, writer=is_new)
         sync(folder)
 
     @classmethod
@@ -149,7 +203,9 @@ class Manifest:
         require_store_format(folder, read_json(path, remedy=REBUILD, error=StoreError, required=False))
         record = read_json(path, remedy=REBUILD, error=StoreError)
         del record["format"]
-        optional = () if record.pop("version") == VERSION_WITH_TOMBSTONES else ("tombstones", "file_sha256")
+        optional = ["quantised", "quantisation"]
+        if record.pop("version") != VERSION_WITH_TOMBSTONES:
+            optional += ["tombstones", "file_sha256"]
         return rebuilt(cls, record, path, remedy=REBUILD, error=StoreError, optional=optional)
 
 
