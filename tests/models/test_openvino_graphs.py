@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from adiabat.core.errors import ModelError
 from adiabat.models import openvino_graphs
@@ -13,6 +14,7 @@ from adiabat.models.bulk import Progress, TokenTable, embed_all
 from adiabat.models.device import minimum_cosine
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
+from adiabat.models.graphs import as_graph
 from adiabat.models.openvino_graphs import OpenVinoRuntime, runtime_of
 from tests.tiny import tiny_dual, tiny_encoder
 
@@ -56,10 +58,18 @@ def test_vectors_are_those_of_torch(tower: Encoder, twin: Encoder, budget: int |
 
 
 def test_a_decoder_that_closes_no_text_pools_one_token_of_an_empty_one() -> None:
-    model = tiny_dual("llama", settings=replace(SETTINGS, pooling="last", normalize=False))
-    twin = model.with_runtime(runtime_of(model.document, "document", "fp32"), "document")
-    assert twin.shared
-    np.testing.assert_allclose(twin.encode(HARD, side="document"), by_torch(model.document), atol=1e-5)
+    tower = tiny_encoder("llama", settings=replace(SETTINGS, pooling="last", normalize=False))
+    graph = as_graph(tower, "document")
+    (feed,) = graph.feeds(HARD, "document")
+    with torch.no_grad():
+        _, found = graph(*(torch.from_numpy(feed[name]) for name in graph.inputs))
+    np.testing.assert_allclose(found, by_torch(tower), atol=1e-5)
+
+
+def test_a_shared_tower_stays_shared(twin: Encoder) -> None:
+    model = tiny_dual().with_runtime(twin.runtimes["document"], "document")
+    assert model.shared
+    assert model.document.runtimes.keys() == {"document"}
 
 
 def test_no_text_and_one_text(tower: Encoder, twin: Encoder) -> None:

@@ -4,7 +4,7 @@ on as it began.
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import adiabat
 from adiabat.core.errors import AdiabatError, ConfigError, StoreError
 from adiabat.data.records import Side
+from adiabat.models.backend_choice import Candidate
 from adiabat.models.device import minimum_cosine
 from adiabat.models.encoder import Encoder
 from adiabat.models.model_names import load
@@ -198,6 +199,49 @@ def test_a_build_by_openvino_goes_on_by_it(world: Path, tmp_path: Path) -> None:
     assert minimum_cosine(exact, store.gather(range(store.count))) >= 0.99999
     assert GRAPH_FILE not in store.manifest.files
     assert store.fingerprint == model.fingerprint("document")
+
+
+@pytest.mark.usefixtures("once_converted")
+def test_auto_measures_a_large_corpus_once(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied(world, tmp_path)
+    monkeypatch.setattr("adiabat.models.backend_choice.WORTH_MEASURING", len(CORPUS))
+    asked: list[Sequence[str]] = []
+
+    def second(found: Sequence[Candidate], texts: Sequence[str], note: Callable[[str], None]) -> Candidate:
+        asked.append(texts)
+        return found[1]
+
+    monkeypatch.setattr(ingestion, "fastest", second)
+    few = embed(tmp_path / "few", CORPUS[:-1], precision="fp32")
+    assert not asked
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch, after=1)
+        with pytest.raises(CutError):
+            embed(tmp_path / "store", precision="fp32")
+    state = json.loads((tmp_path / "store.building" / "state.json").read_text())
+    assert state["encoding"] == "openvino fp32"
+    store = embed(tmp_path / "store", precision="fp32")
+    (texts,) = asked
+    assert set(texts) <= {row["text"] for row in CORPUS}
+    assert minimum_cosine(few.gather(range(29)), store.gather(range(29))) >= 0.99999
+
+
+def test_a_graph_of_a_build_that_was_given_up_goes(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied(world, tmp_path)
+
+    def write(tower: Encoder, side: Side, texts: Sequence[str], path: Path) -> None:
+        path.write_text("half a graph")
+        raise CutError
+
+    monkeypatch.setattr("adiabat.store.quantisation.write_quantised", write)
+    with pytest.raises(CutError):
+        embed(tmp_path / "store")
+    assert (tmp_path / "store.building" / GRAPH_FILE).exists()
+    assert not (embed(tmp_path / "store", precision="fp32").path / GRAPH_FILE).exists()
 
 
 @pytest.mark.parametrize("name", [GRAPH_FILE, GRAPH_WEIGHTS_FILE])

@@ -152,13 +152,13 @@ def _end(requests: Sequence[Any]) -> None:
 
 def runtime_of(tower: Encoder, side: Side, precision: Literal["fp32", "bf16"]) -> OpenVinoRuntime:
     """Convert and compile one side of a tower."""
-    graph = as_graph(merged_tower(tower), side)
+    graph = as_graph(merged_tower(tower), side).cpu()
     return OpenVinoRuntime(_vectors_alone(converted(graph)), precision)
 
 
 def write_quantised(tower: Encoder, side: Side, texts: Sequence[str], path: Path) -> None:
     """Quantise one side of a tower, and write the graph as an ``.xml`` file with a ``.bin`` beside it."""
-    graph = as_graph(merged_tower(tower), side)
+    graph = as_graph(merged_tower(tower), side).cpu()
     model = quantised(_vectors_alone(converted(graph)), graph, texts, side)
     openvino_package().save_model(model, path, compress_to_fp16=False)
 

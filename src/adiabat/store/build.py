@@ -23,6 +23,7 @@ from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.store.corpus_files import StringColumn, digest_documents, duplicate_texts, write_corpus
 from adiabat.store.manifest import (
     DISK_FULL,
+    GRAPH_FILES,
     HASH_FILE,
     ID_FILE,
     LONGEST,
@@ -510,7 +511,8 @@ def clear_traces(target: Path, manifest: Manifest) -> None:
     """Remove the files that only building needed, once the store is in place; until then, a call may resume
     from them.
     """
-    for name in {TEXT_FILE, HASH_FILE, STATE_FILE} - set(manifest.files):
+    # A graph that is not of this store was left by a build that was killed while it was quantised.
+    for name in {TEXT_FILE, HASH_FILE, STATE_FILE, *GRAPH_FILES} - set(manifest.files):
         remove(real(target) / name)
 
 

@@ -114,7 +114,14 @@ def upgrade_store(folder: Path, watch: Watch) -> Path:
     with plain_disk_errors(folder), sole_writer(folder):
         record = _record(folder)
         del record["format"], record["version"]
-        former = rebuilt(FormerManifest, record, folder / MANIFEST_FILE, remedy=DAMAGED, error=StoreError)
+        former = rebuilt(
+            FormerManifest,
+            record,
+            folder / MANIFEST_FILE,
+            remedy=DAMAGED,
+            error=StoreError,
+            optional=["quantised"],
+        )
         files = _checked_files(folder, former, watch)
         backup = set_aside(folder / MANIFEST_FILE)
         former.of_today(files).write(folder)
