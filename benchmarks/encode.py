@@ -38,7 +38,7 @@ from adiabat.models.device import Precision, autocast, device_name, device_of, m
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.model_paths import demo_model_folder
-from adiabat.models.openvino_graphs import CALIBRATED, OpenVinoRuntime, runtime_of, write_quantised
+from adiabat.models.openvino_graphs import CALIBRATED, OpenVinoRuntime, runtimes_of, write_quantised
 
 BATCH_SIZES = (8, 16, 32, 64, 128)
 OURS, DEFAULTS, AUTOCAST = "adiabat", "peer, defaults", "peer under autocast"
@@ -217,7 +217,7 @@ def against_backends(name: str, options: argparse.Namespace) -> None:
         (folder / "texts.json").write_text(json.dumps(texts))
         graph = folder / "encoder.xml"
         write_quantised(tower, "document", others, graph)
-        by_graph = tower.with_runtime(runtime_of(tower, "document", "fp32"), "document")
+        by_graph = tower.with_runtime(runtimes_of(tower, "document", ["fp32"])[0], "document")
         in_int8 = tower.with_runtime(OpenVinoRuntime(graph, "int8"), "document")
         sides: dict[str, Side] = {
             "adiabat torch": partial(tower.encode, side="document"),

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ CALIBRATED = 300
 
 def load(backend: str, model: str, texts: list[str]) -> Any:
     """The model with a backend: torch, onnx, openvino, onnx-int8, openvino-int8."""
-    import sentence_transformers as peer
-
+    # Of another version than that of the checks of types.
+    peer: Any = import_module("sentence_transformers")
     program, _, precision = backend.partition("-")
     # Some processors would compute in bfloat16 unasked.
     options = {"ov_config": {"INFERENCE_PRECISION_HINT": "f32"}} if program == "openvino" else {}

@@ -15,7 +15,7 @@ from adiabat.models.device import minimum_cosine
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.graphs import as_graph
-from adiabat.models.openvino_graphs import OpenVinoRuntime, runtime_of
+from adiabat.models.openvino_graphs import OpenVinoRuntime, runtimes_of
 from tests.tiny import tiny_dual, tiny_encoder
 
 pytest.importorskip("openvino")
@@ -40,7 +40,7 @@ def tower() -> Encoder:
 
 @pytest.fixture(scope="module")
 def twin(tower: Encoder) -> Encoder:
-    return tower.with_runtime(runtime_of(tower, "document", "fp32"), "document")
+    return tower.with_runtime(runtimes_of(tower, "document", ["fp32"])[0], "document")
 
 
 def by_torch(tower: Encoder, texts: Sequence[str] = HARD) -> np.ndarray:
@@ -170,5 +170,5 @@ def test_a_tower_that_cannot_be_traced_is_refused(tower: Encoder, monkeypatch: p
 
     monkeypatch.setattr("openvino.convert_model", fail)
     with pytest.raises(ModelError, match="aten::odd is not supported") as caught:
-        runtime_of(tower, "document", "fp32")
+        runtimes_of(tower, "document", ["fp32"])[0]
     assert "\n" not in str(caught.value)

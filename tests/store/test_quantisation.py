@@ -19,7 +19,7 @@ from adiabat.models.backend_choice import Candidate
 from adiabat.models.device import minimum_cosine
 from adiabat.models.encoder import Encoder
 from adiabat.models.model_names import load
-from adiabat.models.openvino_graphs import OpenVinoRuntime, runtime_of
+from adiabat.models.openvino_graphs import OpenVinoRuntime, runtimes_of
 from adiabat.store import ingestion
 from adiabat.store.manifest import GRAPH_FILE, GRAPH_WEIGHTS_FILE, Manifest, VectorFile
 from adiabat.store.quantisation import by_graph, effect_of, known_item_gains, parted
@@ -66,17 +66,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def once_converted(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is converted once for all tests: that takes most of their time."""
 
-    def converted(tower: Encoder, side: Side, precision: str) -> OpenVinoRuntime:
-        assert precision == "fp32"
-        return _converted(world / "model")
+    def converted(tower: Encoder, side: Side, precisions: Sequence[str]) -> list[OpenVinoRuntime]:
+        assert list(precisions) == ["fp32"]
+        return [_converted(world / "model")]
 
-    monkeypatch.setattr("adiabat.models.openvino_graphs.runtime_of", converted)
+    monkeypatch.setattr("adiabat.models.openvino_graphs.runtimes_of", converted)
 
 
 @cache
 def _converted(folder: Path) -> OpenVinoRuntime:
     # Without prompts, one graph serves both sides.
-    return runtime_of(load(folder).document, "document", "fp32")
+    return runtimes_of(load(folder).document, "document", ["fp32"])[0]
 
 
 def embed(out: Path, corpus: Any = CORPUS, **options: Any) -> Store:

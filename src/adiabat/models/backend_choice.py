@@ -22,12 +22,15 @@ from adiabat.models.towers import DualEncoder
 
 WORTH_MEASURING = 4_000
 """Distinct texts from which a choice pays: to convert MiniLM and to time all candidates takes ten seconds,
-and 4,000 abstracts a minute on two cores."""
+and 4,000 abstracts more than a minute on two cores."""
 
-TIMED_TEXTS, ROUNDS = 64, 3
+TIMED_TEXTS, ROUNDS = 48, 2
 """Texts that each candidate embeds, and how often; the shortest time counts."""
 
 Note = Callable[[str], None]
+
+GraphPrecision = Literal["fp32", "bf16"]
+"""Precision of a graph that is not quantised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def load_for_queries(model: Model, settings: EncoderSection, run: QueryRunSectio
     if not by_graph:
         return loaded
     require_graph(loaded.query)
-    return by_openvino(loaded, "query", "fp32").model
+    return by_openvino(loaded, "query", ["fp32"])[0].model
 
 
 def require_graph(tower: Encoder) -> None:
@@ -77,24 +80,26 @@ def candidates(model: DualEncoder, precision: Precision, note: Note) -> list[Can
     Returns:
         torch first; alone, with a note, if the model has no graph.
     """
-    found = [Candidate("torch", model, precision)]
+    by_torch = Candidate("torch", model, precision)
+    graphs: list[GraphPrecision] = ["fp32", "bf16"] if precision == "auto" else [precision]
+    if precision == "auto" and not native_bf16(model.document.device):
+        graphs.remove("bf16")
     try:
-        if precision != "bf16":
-            found.append(by_openvino(model, "document", "fp32"))
-        if precision == "bf16" or (precision == "auto" and native_bf16(model.document.device)):
-            found.append(by_openvino(model, "document", "bf16"))
+        return [by_torch, *by_openvino(model, "document", graphs)]
     except ModelError as fault:
         note(f"documents are encoded by torch: {fault}")
-    return found
+        return [by_torch]
 
 
-def by_openvino(model: DualEncoder, side: Side, precision: Precision) -> Candidate:
-    """A model one side of which OpenVINO embeds."""
-    from adiabat.models.openvino_graphs import runtime_of
+def by_openvino(model: DualEncoder, side: Side, precisions: Sequence[GraphPrecision]) -> list[Candidate]:
+    """A model one side of which OpenVINO embeds, in each of some precisions."""
+    from adiabat.models.openvino_graphs import runtimes_of
 
-    runs_in: Literal["fp32", "bf16"] = "bf16" if precision == "bf16" else "fp32"
-    runtime = runtime_of(model.tower(side), side, runs_in)
-    return Candidate(f"openvino {runs_in}", model.with_runtime(runtime, side), precision)
+    runtimes = runtimes_of(model.tower(side), side, precisions)
+    return [
+        Candidate(f"openvino {precision}", model.with_runtime(runtime, side), precision)
+        for precision, runtime in zip(precisions, runtimes, strict=True)
+    ]
 
 
 def fastest(

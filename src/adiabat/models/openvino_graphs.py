@@ -22,8 +22,6 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.graphs import STATES, VECTORS, EmbeddingGraph, as_graph, feed_of
 from adiabat.models.towers import merged_tower
 
-GraphPrecision = Literal["fp32", "bf16", "int8"]
-
 CALIBRATED = 300
 """Texts that int8 is calibrated on."""
 
@@ -94,7 +92,7 @@ class OpenVinoRuntime:
 
     budget = BUDGET
 
-    def __init__(self, model: Any, precision: GraphPrecision) -> None:
+    def __init__(self, model: Any, precision: Literal["fp32", "bf16", "int8"]) -> None:
         """Compile a model, or the file of one, for as many threads as torch may use."""
         options = {
             "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32",
@@ -150,10 +148,13 @@ def _end(requests: Sequence[Any]) -> None:
             request.wait()
 
 
-def runtime_of(tower: Encoder, side: Side, precision: Literal["fp32", "bf16"]) -> OpenVinoRuntime:
-    """Convert and compile one side of a tower."""
+def runtimes_of(
+    tower: Encoder, side: Side, precisions: Sequence[Literal["fp32", "bf16"]]
+) -> list[OpenVinoRuntime]:
+    """Convert one side of a tower once, and compile it in each precision."""
     graph = as_graph(merged_tower(tower), side).cpu()
-    return OpenVinoRuntime(_vectors_alone(converted(graph)), precision)
+    model = _vectors_alone(converted(graph))
+    return [OpenVinoRuntime(model, precision) for precision in precisions]
 
 
 def write_quantised(tower: Encoder, side: Side, texts: Sequence[str], path: Path) -> None:

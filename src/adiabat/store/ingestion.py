@@ -89,7 +89,7 @@ class _DocumentTower:
             encoding, self.model = quantised_encoding(self.model, texts, folder, self.seed, self.watch)
             return encoding
         if self.asked.backend == "openvino":
-            chosen = by_openvino(self.model, "document", self.precision)
+            (chosen,) = by_openvino(self.model, "document", ["bf16" if self.precision == "bf16" else "fp32"])
         elif self.asked.backend == "auto" and not self.compiled and may_gain(self.model, distinct):
             rows = np.linspace(0, len(texts) - 1, TIMED_TEXTS, dtype=np.int64)
             found = candidates(self.model, self.precision, self.watch.note)
@@ -118,7 +118,8 @@ class _DocumentTower:
 
             self.model = by_graph(self.model, folder)
         elif by:
-            self.model = by_openvino(self.model, "document", "bf16" if precision == "bf16" else "fp32").model
+            (begun,) = by_openvino(self.model, "document", ["bf16" if precision == "bf16" else "fp32"])
+            self.model = begun.model
 
     def follow(self, store: Store) -> None:
         """Encode by the quantised graph of a store."""
