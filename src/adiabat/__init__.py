@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from adiabat.api.search_verb import search as search
     from adiabat.api.serve_verb import serve as serve
     from adiabat.api.space_verb import space as space
+    from adiabat.api.tenants_verb import tune_tenants as tune_tenants
     from adiabat.api.train_verb import estimate as estimate
     from adiabat.api.train_verb import train as train
     from adiabat.api.tune_verb import demo_files as demo_files
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from adiabat.config.tasks import CompareSettings as CompareSettings
     from adiabat.config.tasks import SpaceSettings as SpaceSettings
     from adiabat.config.tasks import SuiteSettings as SuiteSettings
+    from adiabat.config.tenants import TenantSettings as TenantSettings
     from adiabat.config.tuning import TuneSettings as TuneSettings
     from adiabat.core.errors import AdiabatError as AdiabatError
     from adiabat.core.errors import BudgetError as BudgetError

@@ -53,6 +53,7 @@ RETAINED = 0.8
 """One-sided confidence with which a candidate must lose less than the margin on every retention set."""
 
 Vectors = Float[np.ndarray, "q e"]
+Scores = Float[np.ndarray, " q"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +122,10 @@ def choose(
     found = []
     for number, way in enumerate(ways):
         watch.progress("judging candidates", number, len(ways))
-        figures = []
-        for place, queries in enumerate(judged):
-            after = queries.scores(way.vectors[place], device)
-            confidence = CONFIDENCE if place == 0 else RETAINED
-            figures.append(_figure(queries, after, before[place], confidence))
-        found.append(replace(way.candidate, figures=tuple(figures)))
+        after = [
+            queries.scores(vectors, device) for queries, vectors in zip(judged, way.vectors, strict=True)
+        ]
+        found.append(replace(way.candidate, figures=figures_of(judged, after, before)))
     # The largest lower end first: of similar gains the steadier one. Of equal ones, the larger share.
     for place in sorted(range(len(ways)), key=lambda place: -found[place].figures[0].lowest):
         if not found[place].is_sound:
@@ -195,9 +194,18 @@ def seconds_to_choose(judges: Judges, each: float, device: torch.device) -> floa
     return each * encoded + 2 * len(PULLS) * LOOKS * look
 
 
-def _figure(
-    queries: JudgedQueries, after: Float[np.ndarray, " q"], before: Float[np.ndarray, " q"], confidence: float
-) -> CandidateFigure:
+def figures_of(
+    judged: Sequence[JudgedQueries], after: Sequence[Scores], before: Sequence[Scores]
+) -> tuple[CandidateFigure, ...]:
+    """The changes of a candidate on the validation queries, which come first, and on each retention set."""
+    figures = []
+    for place, queries in enumerate(judged):
+        confidence = CONFIDENCE if place == 0 else RETAINED
+        figures.append(_figure(queries, after[place], before[place], confidence))
+    return tuple(figures)
+
+
+def _figure(queries: JudgedQueries, after: Scores, before: Scores, confidence: float) -> CandidateFigure:
     """The change on some queries, and the lower ends that decide."""
     change, margin = after - before, DEFAULT_MARGIN.moving
     shifted = queries.sample(change + margin * before)

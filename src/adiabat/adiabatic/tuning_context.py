@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar, cast
 
 import numpy as np
 import torch
@@ -71,6 +71,13 @@ class TuningContext:
         if key not in self._made:
             self._made[key] = make(*given, **options)
         return cast("T", self._made[key])
+
+    def with_data(self, data_path: str) -> "TuningContext":
+        """The same model and store, with other examples; texts and sets that are read once are shared."""
+        other = TuningContext(self._load_model, Path(self.inputs["store"]), data_path, self.inputs["model"])
+        other.store, other._loaded = self.store, self._loaded
+        other._made = {key: made for key, made in self._made.items() if _is_of_no_examples(key)}
+        return other
 
     @cached_property
     def store(self) -> Store:
@@ -368,6 +375,11 @@ class TuningContext:
         return validation, tokens
 
 
+def _is_of_no_examples(key: Hashable) -> bool:
+    """Whether a cached part of a context depends on model, store and retention sets alone."""
+    return isinstance(key, tuple) and key[0] in ("probes", "guard", "rehearsed", "retained")
+
+
 def _query_tokens(tower: Encoder, texts: Sequence[str]) -> TokenTable:
     return TokenTable.of(tower, texts, side="query")
 
@@ -427,7 +439,9 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
             )
             validation = _noted(validation, note)
         return train, validation
-    held_out, notes = _held_out(everything, settings)
+    held_out, notes = queries_held_out(
+        everything, settings.hold_out, settings.validation_fraction, settings.max_validation
+    )
     trained_rows = np.setdiff1d(np.arange(len(everything)), held_out)
     if not len(held_out) or not len(trained_rows):
         raise DataError(
@@ -442,11 +456,12 @@ def _noted(examples: AddressedSet, *notes: str) -> AddressedSet:
     return replace(examples, notes=(*examples.notes, *notes))
 
 
-def _held_out(examples: AddressedSet, settings: TuneDataSection) -> tuple[Int[np.ndarray, " n"], list[str]]:
-    """Numbers of the validation queries, and a note if documents could not be held out."""
-    fraction, most = settings.validation_fraction, settings.max_validation
+def queries_held_out(
+    examples: AddressedSet, hold_out: Literal["queries", "documents"], fraction: float, most: int
+) -> tuple[Int[np.ndarray, " n"], list[str]]:
+    """Numbers of the queries to hold out, and a note if documents could not be held out."""
     notes = []
-    if settings.hold_out == "documents":
+    if hold_out == "documents":
         held_out = held_out_documents(examples.queries, examples.positives, fraction, most)
         if held_out is not None:
             return held_out, []

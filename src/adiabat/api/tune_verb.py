@@ -5,7 +5,7 @@ model and data.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import adiabat
 from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_ready
@@ -22,7 +22,7 @@ from adiabat.api.arguments import (
     retained_sets,
     settings_of,
 )
-from adiabat.api.call import Progress, called
+from adiabat.api.call import Call, Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.api.with_page import with_page
 from adiabat.config.shared import RetainSection
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from adiabat.adiabatic.tuning_estimate import TuningEstimate
     from adiabat.experiments.evidence import Evidence
     from adiabat.models.model_paths import Model
+
+
+SettingsT = TypeVar("SettingsT", bound=TuneSettings)
 
 
 def tune(
@@ -94,7 +97,7 @@ def tune(
     # Before anything else: a time limit covers the checks too.
     began = call_began()
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune").with_usual_recipe()
-    chosen = _with_retained(chosen, retain)
+    chosen = with_retained(chosen, retain)
     require_model(model, "model")
     folder, source = place_of(out), data_of(data, "data")
     asked = Asked.of("tune", folder, exist_ok, settings=chosen, model=model, store=store, data=source)
@@ -106,35 +109,46 @@ def tune(
     )
     require_names(model)
     require_reachable(model)
-    # Imported after the checks: torch takes seconds to load.
-    from adiabat.adiabatic.tune import begin
-
     with asked.carried_out(progress) as call:
         context = context_of(model, store, source, chosen)
-        evidence = _evidence(context, folder, chosen, call.watch)
-        takes_steps = evidence is None or evidence.says_tune or chosen.tune.evidence == "told"
-        run = begin(
-            context,
-            folder,
-            settings=chosen,
-            resume=resume,
-            watch=call.watch,
-            started=began,
-            tells_time=takes_steps,
-        )
-        tuned = _tuned(run, evidence)
-        # Loaded at the end: a run that fails does without.
-        from adiabat.evaluation.set_power import validation_power
-
-        power = validation_power(
-            tuned.start, tuned.model, context.store, run.objective.validation, call.watch
-        )
-        expected = None if evidence is None else evidence.expected
-        result = tuned.finish(command=call.command, power=power, expected=expected)
+        result = tune_in(context, folder, chosen, resume=resume, began=began, call=call)
     return with_page(result, folder)
 
 
-def _with_retained(settings: TuneSettings, retain: Sequence[Retained]) -> TuneSettings:
+def tune_in(
+    context: "TuningContext",
+    folder: Path,
+    settings: TuneSettings,
+    *,
+    resume: bool,
+    began: float,
+    call: Call,
+) -> Result:
+    """Tune by the inputs of a context, and write the job; a time limit counts from `began`."""
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.adiabatic.tune import begin
+
+    evidence = _evidence(context, folder, settings, call.watch)
+    takes_steps = evidence is None or evidence.says_tune or settings.tune.evidence == "told"
+    run = begin(
+        context,
+        folder,
+        settings=settings,
+        resume=resume,
+        watch=call.watch,
+        started=began,
+        tells_time=takes_steps,
+    )
+    tuned = _tuned(run, evidence)
+    # Loaded at the end: a run that fails does without.
+    from adiabat.evaluation.set_power import validation_power
+
+    power = validation_power(tuned.start, tuned.model, context.store, run.objective.validation, call.watch)
+    expected = None if evidence is None else evidence.expected
+    return tuned.finish(command=call.command, power=power, expected=expected)
+
+
+def with_retained(settings: SettingsT, retain: Sequence[Retained]) -> SettingsT:
     """The settings with further retention sets after their own."""
     require_retained(retain)
     sets = [RetainSection(store=store, data=data) for store, data in retained_sets(retain, settings.retain)]
@@ -190,7 +204,7 @@ def estimate_tuning(
     data are read.
     """
     require_model(model, "model")
-    source, settings = data_of(data, "data"), _with_retained(settings.with_usual_recipe(), retain)
+    source, settings = data_of(data, "data"), with_retained(settings.with_usual_recipe(), retain)
     inputs = inputs_of(name_of(model), path_of(store, "store"), source)
     if out is None:
         require_named(inputs, settings)

@@ -240,6 +240,12 @@ def _pairs(values: Sequence[str] | None) -> list[tuple[str, str]]:
         key="tune.evidence",
         stands_for="told",
     ),
+    option(
+        "--by",
+        "COLUMN",
+        "Tune a tower for each tenant that the column names, and one for all; file: for each file of the "
+        "folder DATA.",
+    ),
     RETAIN,
     SPLIT,
     RESUME,
@@ -248,6 +254,9 @@ def _pairs(values: Sequence[str] | None) -> list[tuple[str, str]]:
 )
 def tune(given: Given) -> None:
     """Tune a query tower against stored document vectors, which stay as they are."""
+    if given.by is not None:
+        _tune_tenants(given)
+        return
     from adiabat.config.tuning import TuneSettings
 
     settings = given.settings(TuneSettings)
@@ -274,6 +283,30 @@ def tune(given: Given) -> None:
     for power in result.power:
         say(in_brief(power))
     answer(in_json(result) if given.json else str(given.out))
+
+
+def _tune_tenants(given: Given) -> None:
+    """Tune a tower for each tenant."""
+    from adiabat.config.tenants import TenantSettings
+
+    settings = given.settings(TenantSettings)
+    if given.dry_run:
+        raise ConfigError("--dry-run estimates one job, and --by runs one for each tenant; leave one out")
+    if given.out is None:
+        raise ConfigError("tune takes --out DIR, the directory of all towers, got none; add it")
+
+    result = adiabat.tune_tenants(
+        given.model,
+        given.store,
+        given.data,
+        given.out,
+        by=given.by,
+        retain=_pairs(given.retain),
+        settings=settings,
+        resume=given.resume,
+        exist_ok=given.exist_ok,
+    )
+    show(result, given, result.page)
 
 
 def _say_tuned(result: "Result") -> None:

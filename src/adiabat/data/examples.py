@@ -330,13 +330,13 @@ def _are_answers(value: object, column: str, location: str, count: int) -> list[
 
 
 def merged_by_query(rows: Sequence[Example], source: str | Path) -> list[Example]:
-    """Merge examples by query text, because labelled files have a row for each document.
+    """Merge examples by query text and topic, because labelled files have a row for each document.
 
     Queries without an answer are left out.
     """
-    rows_of: dict[str, list[Example]] = {}
+    rows_of: dict[tuple[str, str], list[Example]] = {}
     for row in rows:
-        rows_of.setdefault(row.query, []).append(row)
+        rows_of.setdefault((row.query, row.topic), []).append(row)
     merged = map(_merged, rows_of.values())
     examples = [example for example in merged if example.positives]
     if rows and not examples:

@@ -285,6 +285,17 @@ def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
     return between
 
 
+def averaged(first: Encoder, second: Encoder) -> Encoder:
+    """A tower with the means of the weights of two that were tuned from one; a layer that only one of them
+    has counts as the identity in the other.
+    """
+    added = len(first.projections) - len(second.projections)
+    longer, shorter = (first, second) if added >= 0 else (second, first)
+    for _ in range(abs(added)):
+        shorter = with_projection(shorter, torch.eye(shorter.width))
+    return interpolated(longer, shorter, 0.5).eval()
+
+
 def freeze_tower(encoder: Encoder) -> None:
     """Freeze a tower while the other one is trained: no gradients, no dropout; shared weights are frozen
     too.

@@ -349,6 +349,7 @@ _MODULES = {
     **dict.fromkeys(("scaling", "plan"), "scaling_page"),
     "space": "space_page",
     "advice": "advice_page",
+    "tenants": "tenants_page",
 }
 """Kind of a record to the module with its `page`, its `terminal` tables and, for some, `exports` and
 `notes`."""

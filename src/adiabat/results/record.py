@@ -42,6 +42,7 @@ _CLASSES = {
     **dict.fromkeys(("scaling", "plan"), "scaling_result.ScalingResult"),
     "space": "space_result.SpaceResult",
     "advice": "advice_result.Advice",
+    "tenants": "tenants_result.TenantsResult",
     "distillation": "distillation_result.DistillResult",
 }
 """Kind of a record to its class; a class is imported when a record of its kind is read."""

@@ -2,6 +2,7 @@
 trained on.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -47,6 +48,11 @@ class CandidateFigure:
         return 100 * difference / self.before if self.before else 0.0
 
 
+def all_retained(figures: Sequence[CandidateFigure]) -> bool:
+    """Whether a loss is excluded on every retention set, whose figures follow that of the target."""
+    return all(figure.is_retained for figure in figures[1:])
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A candidate for the result of a tuning run.
@@ -81,8 +87,7 @@ class Candidate:
     @property
     def is_sound(self) -> bool:
         """Whether it ranks the validation queries better, and loses nothing on the retention sets."""
-        target, *retained = self.figures
-        return target.lowest > 0 and all(figure.is_retained for figure in retained)
+        return self.figures[0].lowest > 0 and all_retained(self.figures)
 
 
 @dataclass(frozen=True, slots=True)
