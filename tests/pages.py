@@ -9,7 +9,18 @@ from adiabat.results.record import Record
 
 real_files = pages.files
 EVERY = frozenset(
-    {"training", "evaluation", "suite", "sweep", "rate-search", "scaling", "plan", "space", "advice"}
+    {
+        "training",
+        "evaluation",
+        "suite",
+        "sweep",
+        "rate-search",
+        "scaling",
+        "plan",
+        "space",
+        "advice",
+        "tenants",
+    }
 )
 
 

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from adiabat.config.tasks import CompareSettings as CompareSettings
     from adiabat.config.tasks import SpaceSettings as SpaceSettings
     from adiabat.config.tasks import SuiteSettings as SuiteSettings
-    from adiabat.config.tenants import TenantSettings as TenantSettings
+    from adiabat.config.tenant_towers import TenantSettings as TenantSettings
     from adiabat.config.tuning import TuneSettings as TuneSettings
     from adiabat.core.errors import AdiabatError as AdiabatError
     from adiabat.core.errors import BudgetError as BudgetError

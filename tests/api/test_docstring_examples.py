@@ -42,6 +42,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("examples")
     for name, rows in {"corpus": DOCUMENTS, "train": PAIRS, "test": PAIRS}.items():
         lines(folder / f"{name}.jsonl", rows)
+    by_tenant = [{**pair, "tenant": name} for name in ("chemists", "physicists") for pair in PAIRS]
+    lines(folder / "tenants.jsonl", by_tenant)
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
     (folder / "train-v1.1.json").write_text(json.dumps({"version": "1.1", "data": [SQUAD]}), encoding="utf-8")
     # Of two blocks: this one has errors to learn from.

@@ -20,6 +20,7 @@ from tests.report.sample_safe_rates import full_search, seeds_search
 from tests.report.sample_spaces import make_space
 from tests.report.sample_suites import full_suite
 from tests.report.sample_sweeps import full_sweep
+from tests.report.sample_tenants import make_tenants
 
 TRAINED, SUITE = "training layers settings", "models-by-tasks over-all tasks"
 SWEEP = "settings-table all-measures against-0"
@@ -30,6 +31,7 @@ SAMPLES: dict[str, tuple[Callable[[], Record], str, int]] = {
     "suite beside a baseline": (partial(full_suite, baseline="small"), SUITE, 8),
     "space": (make_space, "numbers nearness ratio map reading how-to-read inputs", 5),
     "advice": (make_advice, "figures headroom retention reading how-to-read inputs settings", 0),
+    "tenants": (make_tenants, "verdicts choices retention served reading how-to-read inputs settings", 0),
     "sweep": (full_sweep, f"{SWEEP} trade layers drift costs runs how-to-read-settings inputs settings", 5),
     "rate search": (full_search, "figures runs measures how-to-read inputs", 2),
     "rate search with seeds": (seeds_search, "seeds", 2),

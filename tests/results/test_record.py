@@ -21,6 +21,7 @@ from tests.report.sample_safe_rates import full_search
 from tests.report.sample_spaces import make_space
 from tests.report.sample_suites import full_suite
 from tests.report.sample_sweeps import failed_sweep, simple_sweep
+from tests.report.sample_tenants import make_tenants
 
 SAMPLES: dict[str, Callable[[], Record]] = {
     "evaluation": full_result,
@@ -29,6 +30,7 @@ SAMPLES: dict[str, Callable[[], Record]] = {
     "rate-search": full_search,
     "space": make_space,
     "advice": make_advice,
+    "tenants": make_tenants,
 }
 
 

@@ -214,6 +214,7 @@ def _figure(queries: JudgedQueries, after: Scores, before: Scores, confidence: f
         queries=len(change),
         before=float(before.mean()),
         change=float(change.mean()),
-        lowest=lower_end(queries.sample(change), confidence),
+        # Too few queries bound nothing, but no change can lose more than all.
+        lowest=max(lower_end(queries.sample(change), confidence), -float(before.mean())),
         is_retained=lower_end(shifted, confidence) > 0,
     )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from adiabat.adiabatic.tune_checks import RULES, inputs_of, require_named
-from adiabat.config.tenants import TenantSettings
+from adiabat.config.tenant_towers import TenantSettings
 from adiabat.data.examples import require_columns
 from adiabat.data.tenants import FILE, tenant_files
 from adiabat.runs.output_dir import require_begun

@@ -15,11 +15,12 @@ import numpy as np
 from jaxtyping import Int
 
 from adiabat.adiabatic.tuning_context import queries_held_out
-from adiabat.config.tenants import TenantSettings
+from adiabat.config.tenant_towers import TenantSettings
 from adiabat.core.disk import make_folder
 from adiabat.core.errors import DataError
 from adiabat.core.files import write_text
 from adiabat.data.records import Example, ExampleSet
+from adiabat.data.text_hashes import held_out_documents, held_out_queries
 from adiabat.evaluation.score_files import folder_names
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.vector_store import Store
@@ -96,7 +97,7 @@ def divided(
         missing=settings.data.missing,
         ids=settings.data.ids,
     )
-    parts, notes = _parts(addressed, settings, count=len(tenants))
+    parts, notes = _parts(addressed, settings)
     for part in ("train", "validation"):
         if not len(parts[part]):
             raise DataError(
@@ -107,35 +108,40 @@ def divided(
     numbers = np.array(addressed.query_ids, dtype=np.int64)
     rows = {part: [examples[number] for number in numbers[taken]] for part, taken in parts.items()}
     of_tenant = {part: [owners[number] for number in numbers[taken]] for part, taken in parts.items()}
-    files = []
+    files, validation, most = [], list[Example](), settings.data.max_validation
     for name, short in zip(tenants, folder_names(list(tenants)), strict=True):
         own = {}
         for part in PARTS:
             pairs = zip(rows[part], of_tenant[part], strict=True)
             own[part] = [example for example, owner in pairs if owner == name]
+        own["validation"] = _spread(own["validation"], most)
+        validation += own["validation"]
         inside = Path(TENANTS) / short
         files.append(_written(name, folder / inside, folder / QUERIES / inside, own))
-    most = settings.data.max_validation
-    every = {"train": rows["train"], "validation": _spread(rows["validation"], most), "test": []}
+    every = {"train": rows["train"], "validation": _spread(validation, most), "test": []}
     return DividedQueries(_written(SHARED, folder / SHARED, folder / QUERIES, every), files, notes)
 
 
 def _parts(
-    addressed: AddressedSet, settings: TenantSettings, *, count: int
+    addressed: AddressedSet, settings: TenantSettings
 ) -> tuple[dict[str, Int[np.ndarray, " n"]], list[str]]:
-    """Numbers of the queries of each part, and notes; the test is held out first."""
-    data, rest = settings.data, np.arange(len(addressed))
-    parts, notes = {"test": np.empty(0, dtype=np.int64)}, list[str]()
-    shares = {"test": (settings.tenants.test_fraction, len(addressed))}
-    shares["validation"] = (data.validation_fraction, data.max_validation * count)
-    for part, (fraction, most) in shares.items():
-        if not fraction:
-            continue
-        held_out, told = queries_held_out(addressed.take(rest), data.hold_out, fraction, most)
-        notes += told
-        parts[part] = rest[held_out]
-        rest = np.delete(rest, held_out)
-    return {**parts, "train": rest}, list(dict.fromkeys(notes))
+    """Numbers of the queries of each part, and notes on what could not be held out."""
+    of_test, of_rest = settings.tenants.test_fraction, settings.data.validation_fraction
+    share, hold_out = of_test + (1 - of_test) * of_rest, settings.data.hold_out
+    held_out, notes = queries_held_out(addressed, hold_out, share, len(addressed))
+    rest, test = addressed.take(held_out), None
+    if hold_out == "documents" and not notes:
+        test = held_out_documents(rest.queries, rest.positives, of_test / share, len(rest))
+        if test is None and of_test:
+            notes.append("relevance ties most held-out queries together: test and validation share documents")
+    if test is None:
+        # Hashes are compared with shares of all queries, so that this is the test's own.
+        test = held_out_queries(rest.queries, of_test, len(rest))
+    return {
+        "train": np.setdiff1d(np.arange(len(addressed)), held_out),
+        "validation": np.delete(held_out, test),
+        "test": held_out[test],
+    }, notes
 
 
 def _spread(examples: Sequence[Example], most: int) -> list[Example]:

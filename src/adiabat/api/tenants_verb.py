@@ -1,6 +1,5 @@
 """`adiabat.tune_tenants`: a query tower for each tenant of one store."""
 
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,11 +26,12 @@ from adiabat.api.evaluate_verb import evaluate
 from adiabat.api.repeated import Asked
 from adiabat.api.tune_verb import context_of, tune_in, with_retained
 from adiabat.api.with_page import with_page
-from adiabat.config.tenants import TenantSettings
+from adiabat.config.tenant_towers import TenantSettings
 from adiabat.core.errors import DivergedError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import counted, duration
+from adiabat.core.wording import call_of, option, typed_command, written
 from adiabat.data.tenants import read_tenants
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Change, Result
@@ -94,7 +94,7 @@ def tune_tenants(
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
-        >>> options = {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2}
+        >>> options = {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2, "test_fraction": 0.4}
         >>> towers = adiabat.tune_tenants("demo", store, "tenants.jsonl", "towers", by="tenant", **options)
         >>> [tenant.name for tenant in towers.tenants]
         ['chemists', 'physicists']
@@ -174,7 +174,7 @@ class _Towers:
         inputs = self.context.inputs
         served = []
         for files, tenant in zip(self.files.tenants, tenants, strict=True):
-            served += ["--tower", f"{files.folder.name}={tenant.model}"]
+            served.append(f"{files.folder.name}={tenant.model}")
         return TenantsResult(
             title=f"Towers of {counted(len(tenants), 'tenant')} for {inputs['store']}",
             command=self.call.command,
@@ -189,7 +189,7 @@ class _Towers:
             by=by,
             tenants=_with_family(tenants),
             shared=record.shown or 0.0,
-            serve=shlex.join(["adiabat", "serve", inputs["store"], *served]),
+            serve=_serving(inputs["store"], served),
         )
 
     def _tune_own(self, watch: Watch) -> dict[str, str]:
@@ -302,6 +302,13 @@ class _Towers:
             "measure": {"negatives": "store"},
             "run": {"device": self.settings.run.device, "seed": self.settings.run.seed},
         }
+
+
+def _serving(store: str, towers: list[str]) -> str:
+    """The call that serves towers, each as NAME=MODEL."""
+    if typed_command() is None:
+        return call_of("serve", written(store), towers=towers)
+    return call_of("serve", written(store), *(option("tower", tower) for tower in towers))
 
 
 def _with_family(tenants: Sequence[Tenant]) -> list[Tenant]:

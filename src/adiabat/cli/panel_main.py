@@ -287,7 +287,7 @@ def tune(given: Given) -> None:
 
 def _tune_tenants(given: Given) -> None:
     """Tune a tower for each tenant."""
-    from adiabat.config.tenants import TenantSettings
+    from adiabat.config.tenant_towers import TenantSettings
 
     settings = given.settings(TenantSettings)
     if given.dry_run:

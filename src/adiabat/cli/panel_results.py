@@ -294,7 +294,7 @@ KINDS: Mapping[str, str] = {
     "serve": "serving:ServeSettings",
     "check": "checking:CheckSettings",
     "watch": "checking:WatchSettings",
-    "tune-tenants": "tenants:TenantSettings",
+    "tune-tenants": "tenant_towers:TenantSettings",
     "data arxiv-negatives": "dataset_settings:ArxivSettings",
     "data msmarco": "dataset_settings:MsmarcoSettings",
     "data squad": "dataset_settings:SquadSettings",

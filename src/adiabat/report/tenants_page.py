@@ -51,9 +51,10 @@ def _figures(result: TenantsResult) -> list[dict[str, object]]:
     for tenant in result.tenants:
         row: dict[str, object] = {"tenant": tenant.name, "tower": tenant.chosen, "model": tenant.model}
         row |= {part: getattr(tenant, part) for part in ("train", "validation", "test")}
-        for tower in tenant.towers:
-            figure = tower.figures[0]
-            row[f"validation {tower.name}"] = figure.in_percent(figure.change)
+        validated = {tower.name: tower.figures[0] for tower in tenant.towers}
+        for name in TOWERS:
+            figure = validated.get(name)
+            row[f"validation {name}"] = None if figure is None else figure.in_percent(figure.change)
         target = tenant.target
         row |= {"improvement": None, "verdict": "", "holds": tenant.holds}
         if target is not None:
