@@ -183,7 +183,12 @@ def test_broken_json_and_unknown_paths(client: httpx.Client) -> None:
     broken = client.post("/search", content=b'{"query": ', headers={"content-type": "application/json"})
     assert fault(broken)[0] == 422
     assert fault(client.get("/nothing")) == (404, "Not Found")
-    assert client.get("/healthz").json() == {"status": "ok", "towers": 4, "documents": 20}
+    assert client.get("/healthz").json() == {
+        "status": "ok",
+        "towers": 4,
+        "documents": 20,
+        "recall": 1.0,
+    }
 
 
 def test_thumbs_are_examples_for_tune(world: Path, client: httpx.Client) -> None:
@@ -496,3 +501,29 @@ def test_a_server_that_cannot_start_says_why(
     monkeypatch.setattr("adiabat.serving.serve_checks.PACKAGES", ("nothing_of_this_name",))
     with one_line(ImportError, "pip install 'adiabat[serve]'"):
         require_server(str(world / "store"), ServeSettings())
+
+
+def test_an_approximate_server_says_its_recall_and_finds_what_an_exact_one_does(
+    world: Path, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adiabat.serving.searcher.FEWEST", 1)
+    monkeypatch.setattr("adiabat.store.approximate.POINTS", 1)
+    with served(world, {"tuned": "full"}, approximate=True, min_recall=1.0, fuse="bm25") as approximate:
+        assert approximate.get("/healthz").json()["recall"] == 1.0
+        for asked in ({}, {"fuse": True}, {"exclude": ["d1"]}):
+            body = {"query": QUERY, "tower": "tuned", "k": 3, **asked}
+            found = [each.post("/search", json=body).json()["hits"] for each in (approximate, client)]
+            assert found[0] == found[1]
+    assert client.get("/healthz").json()["recall"] == 1.0
+
+
+def test_a_small_store_is_searched_exactly_and_faiss_must_be_there(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = adiabat.load(world / "model")
+    searcher = Searcher.of(Store.open(world / "store"), checked(ServeSettings, {}).fuse, SILENT)
+    assert searcher.approximated([model], 0.9, SILENT) is searcher
+    settings = checked(ServeSettings, {"serve": {"towers": ["model"], "approximate": True}})
+    monkeypatch.setattr("adiabat.core.errors.find_spec", lambda name: None if name == "faiss" else True)
+    with pytest.raises(AdiabatError, match=r"adiabat\[faiss\]"):
+        require_server(str(world / "store"), settings)

@@ -197,6 +197,11 @@ def export(given: Given) -> None:
     setting("serve.host", "--host", "ADDRESS", "Address to listen on (serve.host). Default: 127.0.0.1."),
     number("serve.port", "--port", "N", "Port, 0 for a free one (serve.port). Default: 8000."),
     FUSE,
+    switch(
+        "--approximate",
+        "Search by an index of faiss, with its recall measured at the start (serve.approximate).",
+        key="serve.approximate",
+    ),
     setting(
         "serve.preferences", "--preferences", "FILE", "Keep thumbs on the page in FILE (serve.preferences)."
     ),

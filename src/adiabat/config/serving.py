@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from adiabat.config.faults import Need
 from adiabat.config.section import Section, Text, Texts, each_once
 from adiabat.config.shared import DeviceSection, FusionSection, RankingTables
 
@@ -31,8 +32,16 @@ class ServeSection(Section):
     """Most texts of several requests that are embedded together."""
     timeout_seconds: PositiveFloat = 30.0
     """Seconds after which a request that waits is answered by 504."""
+    approximate: bool = False
+    """Search by an index of faiss (extra ``faiss``), which is built at the start, in place of exactly."""
+    min_recall: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Share of the first ten documents of an exact search that an approximate one must find; measured at the
+    start by probe texts and each tower."""
     preferences: Text | None = None
     """File that thumbs on the page are appended to, as examples for ``adiabat tune``; None takes none."""
+
+    needs = (Need("min_recall", "approximate"),)
+    """An exact search finds all."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """A request of the largest size can wait."""

@@ -54,11 +54,16 @@ def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A model with the document vectors that it searches, perhaps fused with BM25."""
+    """A model with the document vectors that it searches, perhaps fused with BM25.
+
+    Attributes:
+        nearest: Search by vectors, exact unless a server asks for less.
+    """
 
     model: DualEncoder
     store: Store
     fusion: Fusion | None = None
+    nearest: Callable[..., Hits] = search
 
     @property
     def name(self) -> str:
@@ -88,9 +93,11 @@ class System:
         """The first documents of each query, as `adiabat.store.search` has them or those of the fusion."""
         options: dict[str, Any] = {"similarity": similarity, "excluded": excluded, "removed": removed}
         if self.fusion is None:
-            return search(self.store, vectors, k, device=self.device, **options)
+            return self.nearest(self.store, vectors, k, device=self.device, **options)
         index, weight = self.fusion.index, self.fusion.weight
-        candidates = FusedCandidates.of(self.store, index, vectors, texts, device=self.device, **options)
+        candidates = FusedCandidates.of(
+            self.store, index, vectors, texts, device=self.device, nearest=self.nearest, **options
+        )
         return candidates.hits(k, weight)
 
 

@@ -236,8 +236,9 @@ class _Requests:
         self.preferences.append(body)
 
     async def health(self) -> dict[str, Any]:
-        """Whether towers and store are there."""
-        return {"status": "ok", "towers": len(self.towers.listed()), "documents": self.towers.store.count}
+        """Whether towers and store are there, and which share of an exact search is found."""
+        counts = {"towers": len(self.towers.listed()), "documents": self.towers.store.count}
+        return {"status": "ok", **counts, "recall": self.searcher.recall}
 
     async def measured(self) -> PlainTextResponse:
         """Counters for Prometheus."""

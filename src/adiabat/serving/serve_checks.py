@@ -21,6 +21,8 @@ def require_server(store: str, settings: ServeSettings) -> dict[str, str]:
         Name to model.
     """
     require_packages(PACKAGES, extra="serve", purpose="a server")
+    if settings.serve.approximate:
+        require_packages(["faiss"], extra="faiss", purpose="approximate search")
     named = named_towers(settings.serve.towers)
     require_device_name(settings.run.device)
     require_readable(store)

@@ -45,6 +45,9 @@ def serve(
         for name, source in named.items():
             watch.note(f"loading {name}")
             towers.put(name, source)
+        if section.approximate:
+            models = [tower.model for tower in towers.listed()]
+            searcher = searcher.approximated(models, section.min_recall, watch)
         token = os.environ.get(section.token_variable) or None
         app = create_app(towers, searcher, section, token=token, threads=threads)
         host, port = listener.getsockname()[:2]

@@ -11,7 +11,7 @@ Reference:
     Bruch, Gai and Ingber 2023 (convex combinations of normalised scores keep what ranks lose).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -57,6 +57,7 @@ class FusedCandidates:
         excluded: Excluded | None = None,
         removed: Removed | None = None,
         on_progress: SearchProgress | None = None,
+        nearest: Callable[..., Hits] = search,
     ) -> Self:
         """Search by both.
 
@@ -66,12 +67,13 @@ class FusedCandidates:
             texts: The queries.
             excluded: Rows that are never candidates, per query.
             removed: Ascending rows that are candidates of no query.
+            nearest: Search by vectors; it may be approximate.
         """
         leaving: dict[str, Any] = {"excluded": excluded, "removed": removed}
-        nearest = search(
+        first = nearest(
             store, queries, FIRST, similarity=similarity, device=device, on_progress=on_progress, **leaving
         )
-        rows = np.sort(np.concatenate([nearest.rows, index.search(texts, FIRST, **leaving).rows], axis=1))
+        rows = np.sort(np.concatenate([first.rows, index.search(texts, FIRST, **leaving).rows], axis=1))
         # Both rankings may hold a document.
         rows[:, 1:][rows[:, 1:] == rows[:, :-1]] = -1
         rows.sort(axis=1)
