@@ -3,9 +3,11 @@ were.
 """
 
 import ctypes
+import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -215,3 +217,16 @@ def test_failing_in_bfloat16_settles_on_float32_and_lack_of_memory_is_told(
     )
     with pytest.raises(RuntimeError, match="DefaultCPUAllocator"):
         settled_precision(failing("DefaultCPUAllocator: can't allocate memory"), CPU)
+
+
+def test_free_memory_of_a_cpu_is_what_the_system_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu, physical = torch.device("cpu"), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < device_module.free_memory(cpu) <= physical
+    told = tmp_path / "meminfo"
+    told.write_text("MemTotal: 900 kB\nMemAvailable:   12 kB\n")
+    monkeypatch.setattr(device_module, "_MEMORY", told)
+    assert device_module.free_memory(cpu) == 12 * 1024
+    told.unlink()
+    assert device_module.free_memory(cpu) == physical // 2

@@ -287,3 +287,36 @@ def test_a_gpu_finds_what_a_cpu_finds(tmp_path: Path, similarity: Similarity, dt
         assert np.array_equal(hits.rows, results[0][0].rows)
         assert np.array_equal(hits.scores, results[0][0].scores)
         assert np.array_equal(counts, results[0][1])
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("queries", [1, 70])
+def test_vectors_in_memory_give_the_same_hits_and_counts_without_the_file(
+    tmp_path: Path, similarity: Similarity, dtype: StoreDtype, queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = duplicated(np.random.default_rng(7), 5_000, 16)
+    store = store_of(vectors, tmp_path, dtype=dtype)
+    asked = np.concatenate([vectors[:1], np.random.default_rng(8).normal(size=(queries - 1, 16))])
+    thresholds = score_rows(store, asked, np.tile(np.arange(3), (queries, 1)), similarity=similarity)
+    options: dict[str, Any] = {"similarity": similarity, "removed": np.array([3, 4_999])}
+    before = search(store, asked, 10, **options), count_at_least(store, asked, thresholds, **options)
+    assert blocks_module.keep_in_memory(store)
+    # Blocks of many documents, since none is read.
+    assert BlockPlan.of(store, 1, scoring.CPU, None, threads=2).block_rows > blocks_module.BLOCK_ROWS
+    monkeypatch.setattr(Store, "read_into", None)
+    after = search(store, asked, 10, **options), count_at_least(store, asked, thresholds, **options)
+    np.testing.assert_array_equal(before[0].rows, after[0].rows)
+    np.testing.assert_array_equal(before[0].scores, after[0].scores)
+    np.testing.assert_array_equal(np.stack(before[1]), np.stack(after[1]))
+
+
+def test_a_store_that_free_memory_does_not_hold_twice_stays_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(duplicated(np.random.default_rng(7), 300, 16), tmp_path)
+    needed = 4 * store.count * (store.width + 1)
+    for free, fits in ((2 * needed - 1, False), (2 * needed, True)):
+        monkeypatch.setattr("adiabat.store.stored_blocks.free_memory", lambda device, free=free: free)
+        assert blocks_module.keep_in_memory(store) is fits
+        assert bool(store.kept) is fits

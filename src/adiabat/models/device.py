@@ -5,6 +5,7 @@ model.
 import copy
 import ctypes
 import gc
+import os
 import platform
 import resource
 import sys
@@ -49,9 +50,19 @@ def device_name(device: torch.device) -> str:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes of a GPU that this process may still take, including what its allocator holds unused."""
+    """Bytes of a device that this process may still take, including what a GPU's allocator holds unused."""
+    if device.type == "cpu":
+        return _available_memory()
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def _available_memory() -> int:
+    """Bytes that the system gives without swapping; where it does not tell, half of its memory."""
+    with suppress(OSError, StopIteration):
+        line = next(line for line in _MEMORY.read_text().splitlines() if line.startswith("MemAvailable:"))
+        return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def release_unused() -> None:
@@ -69,6 +80,7 @@ def on_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 _CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+_MEMORY = Path("/proc/meminfo")
 
 
 def reset_peak_memory(device: torch.device) -> None:

@@ -18,6 +18,7 @@ from adiabat.store.approximate import DEPTH, FEWEST, ApproximateIndex
 from adiabat.store.fusion import Fusion
 from adiabat.store.own_bm25 import own_fusion
 from adiabat.store.search import hits_of, search
+from adiabat.store.stored_blocks import keep_in_memory
 from adiabat.store.vector_store import Store
 
 
@@ -42,12 +43,21 @@ class Searcher:
         """The exact searcher of a store, with its BM25 index if it is to be fused."""
         return cls(store, own_fusion(store, section, watch))
 
+    def exact(self, watch: Watch) -> "Searcher":
+        """The same with all vectors in memory, where they fit; else each search reads them from the disk."""
+        if not keep_in_memory(self.store):
+            watch.note(
+                f"{self.store.path} does not fit in half of the free memory: "
+                "each search reads it from the disk"
+            )
+        return self
+
     def approximated(self, models: Sequence[DualEncoder], least_recall: float, watch: Watch) -> "Searcher":
         """The same by an index of faiss, which finds the first documents of probe texts by each model."""
         store = self.store
         if store.count < FEWEST:
             watch.note(f"{store.count:,} documents are searched exactly, as that takes milliseconds")
-            return self
+            return self.exact(watch)
         index = ApproximateIndex.build(
             store, models[0].ranks_by, on_progress=partial(watch.progress, "indexing documents")
         )

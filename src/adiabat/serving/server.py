@@ -48,6 +48,8 @@ def serve(
         if section.approximate:
             models = [tower.model for tower in towers.listed()]
             searcher = searcher.approximated(models, section.min_recall, watch)
+        else:
+            searcher = searcher.exact(watch)
         token = os.environ.get(section.token_variable) or None
         app = create_app(towers, searcher, section, token=token, threads=threads)
         host, port = listener.getsockname()[:2]

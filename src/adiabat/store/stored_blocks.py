@@ -18,7 +18,7 @@ from jaxtyping import Float32, Integer
 
 from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.models.device import free_memory, parallel_map, retried
-from adiabat.store.scoring import Block, is_cpu, on_host, pair_slices
+from adiabat.store.scoring import CPU, Block, is_cpu, on_host, pair_slices
 from adiabat.store.vector_store import Store
 
 SearchProgress = Callable[[int, int], None]
@@ -64,7 +64,9 @@ class BlockPlan:
     ) -> "BlockPlan":
         """Choose sizes for the device."""
         if is_cpu(device):
-            rows = block_rows or BLOCK_ROWS
+            # Vectors that stay in memory need no buffer: few queries then score many documents at a time.
+            usual = BLOCK_ROWS if str(device) not in store.kept else TILE_SCORES // max(1, queries)
+            rows = block_rows or max(BLOCK_ROWS, usual)
             # A tile per thread or more, but none smaller than `SMALLEST_TILE`.
             shared = max(SMALLEST_TILE, -(-queries // threads))
             size = max(1, min(TILE_SCORES // min(rows, store.count), shared))
@@ -119,7 +121,11 @@ def each_block(store: Store, plan: BlockPlan, on_progress: SearchProgress | None
 
 
 def _in_buffers(store: Store, plan: BlockPlan) -> Iterator[Block]:
-    """Blocks in one pair of buffers."""
+    """Blocks of the vectors that stay in memory, or in one pair of buffers."""
+    kept = store.kept.get(str(plan.device))
+    if isinstance(kept, Block):
+        yield from kept.parts(plan.block_rows)
+        return
     buffer = np.empty((min(plan.block_rows, store.count), store.width), dtype=store.dtype)
     stored, wide = torch.from_numpy(buffer), torch.empty(buffer.shape, dtype=torch.float32)
     for start in range(0, store.count, plan.block_rows):
@@ -128,6 +134,20 @@ def _in_buffers(store: Store, plan: BlockPlan) -> Iterator[Block]:
         lengths = torch.linalg.vector_norm(vectors, dim=1)
         require_finite(store, lengths.numpy(), np.arange(start, start + rows))
         yield Block(start, vectors, lengths)
+
+
+def keep_in_memory(store: Store) -> bool:
+    """Keep all vectors in memory in float32 with their lengths, for many searches on a CPU; False where half
+    of the free memory does not hold them.
+    """
+    room = _room_for(store, CPU)
+    if room is None:
+        return False
+    for block in each_block(store, BlockPlan.of(store, 1, CPU, None, threads=1), None):
+        rows = slice(block.start, block.start + len(block))
+        room.vectors[rows], room.lengths[rows] = block.vectors, block.lengths
+    store.kept[str(CPU)] = room
+    return True
 
 
 def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
