@@ -1,8 +1,8 @@
-"""Memory of a server's towers: one of the embedded model, then fifty deltas of rank 8, or twenty of all blocks.
+"""Memory of a server's towers: one of the embedded model, fifty deltas of rank 8, or twenty of all blocks.
 
 Two jobs of a few steps are exported as deltas, and copied; each case is loaded by a process of its own, which
-prints its resident memory. Goals: fifty of rank 8 within 1.5 times the memory of one, and twenty of all blocks
-within the size of their files beside it.
+prints its resident memory. Goals: fifty of rank 8 within 1.5 times the memory of one, and twenty of all
+blocks within the size of their files beside it.
 
 Run with ``python benchmarks/tower_memory.py``.
 """
@@ -15,11 +15,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import adiabat
 
 STATUS = Path("/proc/self/status")
-METHODS = {"lora": "lora", "full": "full"}
+METHODS = {"lora": {"kind": "lora", "rank": 8}, "full": {"kind": "full"}}
 COUNTS = {"lora": 50, "full": 20}
 
 
@@ -60,7 +61,7 @@ def made(folder: Path) -> tuple[Path, dict[str, Path]]:
     pairs = [{"query": f"about {number}", "pos": [f"d{number}"]} for number in range(60)]
     deltas = {}
     for name, method in METHODS.items():
-        options = {"recipe": "paper", "learning_rate": 1e-4, "keep": "last", "method": method}
+        options: dict[str, Any] = {"recipe": "paper", "learning_rate": 1e-4, "keep": "last", "method": method}
         job = adiabat.tune(
             "demo",
             store,
