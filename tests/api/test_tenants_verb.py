@@ -210,6 +210,26 @@ def test_a_tenant_whose_own_job_diverges_says_so_and_takes_the_shared_tower(
     assert all(tenant.target is None and tenant.test == 0 for tenant in result.tenants)
 
 
+def test_a_folder_with_a_file_for_each_tenant_gives_the_towers_of_a_column(
+    world: Path, done: tuple[TenantsResult, Path], tmp_path: Path
+) -> None:
+    rows = [json.loads(line) for line in (world / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    files = tmp_path / "files"
+    files.mkdir()
+    for name in TENANTS:
+        own = [{key: row[key] for key in ("query", "pos", "neg")} for row in rows if row["firm"] == name]
+        lines(files / f"{name.replace('/', '-')}.jsonl", own)
+    result = towers(world, tmp_path / "towers", by="file", data=files)
+    by_column, _ = done
+    assert [tenant.name for tenant in result.tenants] == ["big one", "few", "mid-size"]
+    for tenant, other in zip(result.tenants, by_column.tenants, strict=True):
+        assert (tenant.chosen, tenant.towers, tenant.target) == (other.chosen, other.towers, other.target)
+    (files / "big one.jsonl").write_text("{}\n", encoding="utf-8")
+    with pytest.raises(DataError, match="big one.jsonl"):
+        towers(world, tmp_path / "others", by="file", data=files)
+    assert not (tmp_path / "others").exists()
+
+
 def test_bad_inputs_are_refused_before_anything_is_written(world: Path, tmp_path: Path) -> None:
     out = tmp_path / "towers"
     with pytest.raises(DataError, match='"team"'):
