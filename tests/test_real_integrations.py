@@ -1,5 +1,5 @@
 """Second tier: LangChain, LlamaIndex and Haystack put documents through the document tower, and queries
-through the tuned one.
+through the tuned one; and an export of that tower gives its vectors by their plain calls.
 """
 
 import ast
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import adiabat
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load
 from adiabat.models.saving import QUERY_ARGUMENTS, save
@@ -111,3 +112,40 @@ def test_haystack(model: tuple[str, DualEncoder]) -> None:
         part.warm_up()
     found = documents.run(documents=[haystack.Document(content=text) for text in DOCUMENTS])["documents"]
     require_towers(towers, [document.embedding for document in found], queries.run(text=QUERY)["embedding"])
+
+
+@pytest.fixture
+def tower(model: tuple[str, DualEncoder], tmp_path: Path) -> tuple[str, np.ndarray]:
+    """The query tower alone, with a prompt, and what it makes of the question."""
+    _, towers = model
+    prompted = DualEncoder(
+        towers.query.with_settings(EncoderSettings(max_tokens=64, query_prompt="query: ")),
+        towers.document,
+        "pair",
+    )
+    adiabat.export(prompted, tmp_path / "tower", to="sentence-transformers")
+    return str(tmp_path / "tower"), prompted.encode([QUERY], side="query", precision="fp32")
+
+
+def test_langchain_reads_an_export(tower: tuple[str, np.ndarray]) -> None:
+    folder, expected = tower
+    kind = library("langchain_huggingface").HuggingFaceEmbeddings
+    embeddings = kind(model_name=folder, model_kwargs={"device": "cpu"})
+    np.testing.assert_allclose([embeddings.embed_query(QUERY)], expected, atol=1e-5)
+
+
+def test_llama_index_reads_an_export(tower: tuple[str, np.ndarray]) -> None:
+    folder, expected = tower
+    kind = library("llama_index.embeddings.huggingface").HuggingFaceEmbedding
+    # Its own prompts replace those of the model, as the card of an export says.
+    embedding = kind(folder, device="cpu", query_instruction="query: ")
+    np.testing.assert_allclose([embedding.get_query_embedding(QUERY)], expected, atol=1e-5)
+
+
+def test_haystack_reads_an_export(tower: tuple[str, np.ndarray]) -> None:
+    folder, expected = tower
+    embedders = library("haystack_integrations.components.embedders.sentence_transformers")
+    device = library("haystack").utils.ComponentDevice.from_str("cpu")
+    queries = embedders.SentenceTransformersTextEmbedder(model=folder, device=device, progress_bar=False)
+    queries.warm_up()
+    np.testing.assert_allclose([queries.run(text=QUERY)["embedding"]], expected, atol=1e-5)
