@@ -17,7 +17,7 @@ def make_tower(name: TowerName, change: float, *, is_retained: bool = True) -> T
 
 def make_tenant(name: str, chosen: TowerName = "shared", gain: float = 4.0, **more: Any) -> Tenant:
     towers = [make_tower("shared", 0.02), make_tower("average", 0.03), make_tower("own", 0.01)]
-    tenant = Tenant(name, 200, 30, 50, towers, chosen, f"{chosen}: because", f"towers/{name}/{chosen}")
+    tenant = Tenant(name, 200, 30, 50, towers, chosen, "because", f"towers/{name}/{chosen}")
     return replace(tenant, **{"target": make_gain(gain), "retained": {"law": make_gain(0.2)}, **more})
 
 

@@ -72,7 +72,7 @@ class TowerChooser:
         """
         usual: TowerName = "start" if self._shared is None else "shared"
         if validation is None:
-            return TowerChoice(usual, [], f"{usual}: no query is left to choose with")
+            return TowerChoice(usual, [], "no query is left to choose with")
         before = self._scores(self._start, validation)
         scores: dict[TowerName, list[Scores]] = {}
         if self._shared is not None and self._after_shared is not None:
@@ -97,7 +97,7 @@ class TowerChooser:
             why = why_not_own or f"no other tower ranks the {queries} better with 80 % confidence"
         else:
             why = f"it ranks the {queries} better than the {usual} tower with 80 % confidence"
-        return TowerChoice(kept, towers, f"{kept}: {why}")
+        return TowerChoice(kept, towers, why)
 
     def average(self, own: Encoder) -> Encoder:
         """The average of a tenant's own tower and the shared one."""

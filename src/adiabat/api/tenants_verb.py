@@ -148,6 +148,7 @@ class _Towers:
     Attributes:
         context: Model and store, with the queries of the shared tower.
         retained: Changes on the retention sets by tower, measured once for each.
+        tuned_seconds: Time of all jobs so far, over their resumed parts.
     """
 
     context: "TuningContext"
@@ -155,15 +156,17 @@ class _Towers:
     files: "DividedQueries"
     call: Call
     retained: dict[str, dict[str, Change]] = field(default_factory=dict)
+    tuned_seconds: float = 0.0
 
     def result(self, by: str) -> TenantsResult:
         """Tune all towers, choose one for each tenant, and measure the choices."""
-        began, watch = time.monotonic(), self.call.watch
+        watch = self.call.watch
         record = self._tuned(
             self.files.shared, self.files.shared.folder, "all tenants", is_shared=True
         ).training
         assert record is not None, "a tuning job has a record"
         faults = self._tune_own(watch)
+        began = time.monotonic()
         chosen = self._choices(faults)
         tenants = []
         for number, (files, choice) in enumerate(zip(self.files.tenants, chosen, strict=True), start=1):
@@ -179,7 +182,7 @@ class _Towers:
             title=f"Towers of {counted(len(tenants), 'tenant')} for {inputs['store']}",
             command=self.call.command,
             created=now(),
-            seconds=time.monotonic() - began,
+            seconds=self.tuned_seconds + time.monotonic() - began,
             seed=self.settings.run.seed,
             versions=versions(device_name(self.context.model.query.device)),
             settings=self.settings.recorded(),
@@ -220,12 +223,17 @@ class _Towers:
     def _tuned(self, queries: "TenantQueries", job: Path, title: str, *, is_shared: bool) -> Result:
         """The result of a job, which is made or resumed unless it is there."""
         if Job(job).is_done:
-            return read_result(Job(job).result, Result)
-        context = self.context if is_shared else self.context.with_data(str(queries.path("train")))
-        watch = self.call.watch
-        settings = self.settings.of_job(str(queries.path("validation")), is_shared=is_shared)
-        part = replace(self.call, watch=watch.under(title, note=lambda told: watch.note(f"{title}: {told}")))
-        return tune_in(context, job, settings, resume=is_job(job), began=time.monotonic(), call=part)
+            result = read_result(Job(job).result, Result)
+        else:
+            context = self.context if is_shared else self.context.with_data(str(queries.path("train")))
+            settings = self.settings.of_job(str(queries.path("validation")), is_shared=is_shared)
+            watch = self.call.watch
+            titled = watch.under(title, note=lambda told: watch.note(f"{title}: {told}"))
+            part = replace(self.call, watch=titled)
+            began = time.monotonic()
+            result = tune_in(context, job, settings, resume=is_job(job), began=began, call=part)
+        self.tuned_seconds += result.seconds
+        return result
 
     def _choices(self, why_not: dict[str, str]) -> list["TowerChoice"]:
         """Choose a tower for each tenant."""

@@ -134,7 +134,7 @@ def _verdicts(result: TenantsResult) -> Table:
     for tenant in result.tenants:
         row: Contents = {
             "tenant": Cell(tenant.name, bold=True),
-            "tower": Cell(tenant.chosen, [tenant.why.partition(": ")[2]]),
+            "tower": Cell(tenant.chosen, [tenant.why]),
             "test queries": integer(tenant.test),
         }
         if tenant.target is not None:
