@@ -17,6 +17,9 @@ from adiabat.results.training_record import CandidateFigure
 TOWERS: tuple[TowerName, ...] = ("shared", "average", "own")
 """Towers that were tuned, in the order of their columns."""
 
+IN_WORDS: dict[TowerName, str] = {"start": "untuned"}
+"""Towers whose name is not the word for them."""
+
 
 def page(result: TenantsResult) -> Page:
     """The page of the towers of all tenants."""
@@ -111,11 +114,16 @@ def _tone(result: TenantsResult) -> Tone:
 def reservations(result: TenantsResult) -> list[str]:
     """Which towers were taken, what was lost elsewhere, and what chose."""
     taken = Counter(tenant.chosen for tenant in result.tenants)
-    towers = [f"{name} {integer(taken[name])}" for name in (*TOWERS, "start") if taken[name]]
+    towers = [f"{_named(name)} {integer(taken[name])}" for name in (*TOWERS, "start") if taken[name]]
     sentences = [f"Towers taken: {', '.join(towers)}."]
     for tower, name in _lost(result):
         sentences.append(f"The tower {tower} makes {named(name)} worse.")
     return sentences
+
+
+def _named(tower: TowerName) -> str:
+    """A tower in words."""
+    return IN_WORDS.get(tower, tower)
 
 
 def _lost(result: TenantsResult) -> list[tuple[str, str]]:
@@ -134,7 +142,7 @@ def _verdicts(result: TenantsResult) -> Table:
     for tenant in result.tenants:
         row: Contents = {
             "tenant": Cell(tenant.name, bold=True),
-            "tower": Cell(tenant.chosen, [tenant.why]),
+            "tower": Cell(_named(tenant.chosen), [tenant.why]),
             "test queries": integer(tenant.test),
         }
         if tenant.target is not None:
