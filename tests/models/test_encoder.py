@@ -101,6 +101,7 @@ def test_one_batch_starts_no_thread_and_has_the_bits_of_a_pass_in_one(
     precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = tiny_encoder().eval()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     tokens = encoder.collate(encoder.tokenize(TEXTS[:3], side="query"), side="query")
     with parallel_map([_Pass(encoder, precision, limit=10)]) as embed:
         (batch,) = embed([(np.arange(3), tokens)])

@@ -370,13 +370,13 @@ def test_requests_that_wait_are_embedded_together_and_given_up_ones_are_not() ->
     sizes: list[int] = []
     first, second = tiny_encoder(seed=1), tiny_encoder(seed=2)
     for encoder in (first, second):
-        embed: Callable[..., Any] = encoder.encode_tokens
+        collate: Callable[..., Any] = encoder.collate
 
-        def noted(tokens: Any, embed: Callable[..., Any] = embed, **options: Any) -> Any:
+        def noted(tokens: Any, collate: Callable[..., Any] = collate, **options: Any) -> Any:
             sizes.append(len(tokens))
-            return embed(tokens, **options)
+            return collate(tokens, **options)
 
-        object.__setattr__(encoder, "encode_tokens", noted)
+        object.__setattr__(encoder, "collate", noted)
     batcher = Batcher(most_waiting=8, batch_texts=3)
     answers = [batcher.submit(first, [text], side="query") for text in "abcd"]
     other = batcher.submit(second, ["a", "b"], side="query")
@@ -396,9 +396,9 @@ def test_requests_that_wait_are_embedded_together_and_given_up_ones_are_not() ->
         batcher.submit(first, ["late"], side="query")
 
 
-@pytest.mark.parametrize("budget", [1, 10_000])
-def test_one_batch_and_many_give_the_vectors_of_encode(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
-    monkeypatch.setattr("adiabat.models.encoder.default_budget", lambda device: budget)
+@pytest.mark.parametrize("limit", [0, 10_000])
+def test_one_batch_and_many_give_the_vectors_of_encode(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr(batching, "AT_ONCE", limit)
     settings = EncoderSettings(query_prompt="query: ", pool_prompt=False)
     texts = ["a", "", "שלום עולם", "a longer text " * 9]
     for encoder in (tiny_encoder(settings=settings), static_encoder()):

@@ -155,8 +155,9 @@ def embed_blocks(
     """Embed texts in batches within a budget of tokens, including padding.
 
     One thread tokenises `TOKENIZE_BLOCK` texts and sorts them into batches; others embed these, on a CPU one
-    per core. A single batch needs no further threads. On a GPU, three batches are under way at a time: their
-    tokens and embeddings are copied while it computes. A runtime of the source passes all batches itself.
+    per core. A single batch needs no further threads where torch has one. On a GPU, three batches are under
+    way at a time: their tokens and embeddings are copied while it computes. A runtime of the source passes
+    all batches itself.
     """
 
     def prepared(start: int) -> list[PreparedBatch]:
@@ -196,9 +197,11 @@ def _passes(
     """The embedded batches of an encoder: one batch alone in this thread, several in threads of their own."""
     first = list(islice(batches, MAX_WORKERS))
     changes_module = compiled or _packs(encoder, precision)
-    if len(first) == 1 and not changes_module:
-        # Threads take 8 ms to begin, as long as a query takes. Alone, a thread has all threads of torch, as
-        # this one has, so the bits are the same.
+    # Several threads of OpenMP wait for each other spinning: where other programs hold a processor, a query
+    # then takes 190 ms in place of 30. Beside a pool of more threads they sleep.
+    may_spin = encoder.device.type == "cpu" and torch.get_num_threads() > 1
+    if len(first) == 1 and not changes_module and not may_spin:
+        # Threads take milliseconds to begin, as long as a query takes.
         yield map(_Pass(encoder, precision, limit), first)
         return
     encoders = _replicas(encoder, precision, batches=len(first), compiled=compiled)

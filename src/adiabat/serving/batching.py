@@ -44,6 +44,10 @@ class _Asked:
         return self.encoder is other.encoder and self.side == other.side
 
 
+AT_ONCE = 1_024
+"""Tokens, including padding, that are embedded as one batch by all threads of torch."""
+
+
 @dataclass
 class Batcher:
     """Embeds texts of many requests.
@@ -151,8 +155,13 @@ def _embedded(batch: Sequence[_Asked]) -> list[Embedded]:
     """
     encoder, side = batch[0].encoder, batch[0].side
     tokens = encoder.tokenize([text for asked in batch for text in asked.texts], side=side)
-    lists = [tokens[number].tolist() for number in range(len(tokens))]
-    vectors = encoder.encode_tokens(lists, skipped=encoder.unpooled_tokens(side), precision="fp32")
+    if len(tokens) * int(tokens.lengths.max()) <= AT_ONCE:
+        # `encode_tokens` starts threads for its batches, which take longer than a short one.
+        with torch.inference_mode():
+            vectors = encoder(encoder.collate(tokens, side=side)).cpu().numpy()
+    else:
+        lists = [tokens[number].tolist() for number in range(len(tokens))]
+        vectors = encoder.encode_tokens(lists, skipped=encoder.unpooled_tokens(side), precision="fp32")
     answers, start = [], 0
     for asked in batch:
         rows = slice(start, start + len(asked.texts))
