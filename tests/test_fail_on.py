@@ -11,7 +11,7 @@ import tomli_w
 import adiabat
 from adiabat.core.text import NO_BREAK
 from adiabat.evaluation.verdicts import SetSize, notes_on_sizes, require_answerable
-from adiabat.models import model_names
+from adiabat.models import backend_choice
 from adiabat.models.loading import load
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
@@ -100,7 +100,7 @@ def test_sets_too_small_for_an_answer_are_told_before_models_are_loaded(
     here: Path, run: Run, monkeypatch: pytest.MonkeyPatch, queries: int, fail_on: str, facts: str
 ) -> None:
     lines(here / "few.jsonl", other_pairs("other", queries))
-    monkeypatch.setattr(model_names, "load", lambda *_, **__: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(backend_choice, "load", lambda *_, **__: pytest.fail("a model was loaded"))
     said = run(*evaluate("few.jsonl", "--baseline", "model"), "--fail-on", fail_on)
     told = said.err.replace(NO_BREAK, " ")
     assert facts in told
