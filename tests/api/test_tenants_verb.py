@@ -10,6 +10,7 @@ import pytest
 
 import adiabat
 from adiabat.adiabatic.expected_time import Pace
+from adiabat.adiabatic.tenant_choice import TowerChooser
 from adiabat.api import tenants_verb as module
 from adiabat.core.errors import ConfigError, DataError, DivergedError, JobError
 from adiabat.results.record import read_result
@@ -141,34 +142,32 @@ class StoppedError(Exception):
     """In place of a kill."""
 
 
-@pytest.mark.parametrize("moment", ["shared", "own", "choice", "evaluation"])
-def test_an_interrupted_call_goes_on_and_gives_the_towers_of_an_uninterrupted_one(
-    world: Path,
-    done: tuple[TenantsResult, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: str,
+def test_a_call_that_is_interrupted_everywhere_gives_the_towers_of_an_uninterrupted_one(
+    world: Path, done: tuple[TenantsResult, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In the shared job, an own one, the choice and an evaluation, each time resumed."""
     out = tmp_path / "towers"
-    real, calls = module.tune_in, []
-
-    def tune_in(*given: Any, **options: Any) -> Any:
-        calls.append(options)
-        if (moment, len(calls)) in {("shared", 1), ("own", 3)}:
-            raise StoppedError
-        return real(*given, **options)
+    real = module.tune_in
 
     def stop(*_: object, **__: object) -> None:
         raise StoppedError
 
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "tune_in", tune_in)
-        if moment == "choice":
-            patch.setattr("adiabat.adiabatic.tenant_choice.TowerChooser.choose", stop)
-        if moment == "evaluation":
-            patch.setattr(module, "evaluate", stop)
-        with pytest.raises(StoppedError):
-            towers(world, out)
+    def stop_at_own(context: Any, folder: Path, *given: Any, **options: Any) -> Any:
+        if folder.parent.name.startswith("mid"):
+            raise StoppedError
+        return real(context, folder, *given, **options)
+
+    moments: list[tuple[Any, str, Any]] = [
+        (module, "tune_in", stop),
+        (module, "tune_in", stop_at_own),
+        (TowerChooser, "choose", stop),
+        (module, "evaluate", stop),
+    ]
+    for number, moment in enumerate(moments):
+        with monkeypatch.context() as patch:
+            patch.setattr(*moment)
+            with pytest.raises(StoppedError):
+                towers(world, out, resume=number > 0)
     with pytest.raises(JobError, match="holds a set of towers for tenants already; continue it with resume"):
         towers(world, out)
     result = towers(world, out, resume=True)
